@@ -1,0 +1,72 @@
+package store
+
+import (
+	"context"
+
+	"github.com/countersign/countersign"
+	"github.com/countersign/countersign/durable"
+)
+
+// Store is the durable owner's interface.
+type Store = durable.Store
+
+// Backend is all narrow interfaces together.
+type Backend interface {
+	Store
+}
+
+// Transactor is a backend that can run a body in one transaction of its own.
+type Transactor interface {
+	// Atomically runs body in one transaction and commits it if body returns
+	// nil. The body may run again, from the beginning, after a failure that
+	// wrote nothing. Its error, or a panic, rolls everything back; the error is
+	// returned as it is.
+	//
+	// Results inside are provisional: they become settled when Atomically
+	// returns nil. A refusal inside leaves the transaction usable. The tx must
+	// not be used after body returned; then it gives [ErrTxDone]. A call on the
+	// backend itself with the body's context is refused with
+	// [ErrNestedTransaction] where it would wait for its own transaction.
+	//
+	// An unknown result of COMMIT is a [*durable.UnknownOutcomeError].
+	Atomically(ctx context.Context, body func(ctx context.Context, tx Backend) error) error
+}
+
+// Atomically runs body in one transaction of b, as [Transactor] says. A backend
+// without transactions gives an [*UnsupportedError].
+func Atomically(ctx context.Context, b Backend, body func(ctx context.Context, tx Backend) error) error {
+	t, ok := b.(Transactor)
+	if !ok {
+		return &UnsupportedError{Capability: "Atomically"}
+	}
+	if body == nil {
+		return &countersign.MalformedError{Field: "body", Reason: "is nil"}
+	}
+	return t.Atomically(ctx, body)
+}
+
+// Capabilities says which interfaces a backend implements.
+type Capabilities struct {
+	Owners       bool // [durable.Store]
+	Transactions bool // [Transactor]
+}
+
+// CapabilitiesOf returns the interfaces that b implements.
+func CapabilitiesOf(b any) Capabilities {
+	_, owners := b.(durable.Store)
+	_, transactions := b.(Transactor)
+	return Capabilities{Owners: owners, Transactions: transactions}
+}
+
+// CheckContext is the first thing an adapter asks after the request's own Check:
+// a nil context is a [*countersign.MalformedError], one that has ended a
+// [*NotTakenError].
+func CheckContext(ctx context.Context) error {
+	if ctx == nil {
+		return &countersign.MalformedError{Field: "context", Reason: "is nil"}
+	}
+	if err := ctx.Err(); err != nil {
+		return &NotTakenError{Err: context.Cause(ctx)}
+	}
+	return nil
+}

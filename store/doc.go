@@ -1,0 +1,31 @@
+// Package store holds together what an adapter implements, and says what an
+// adapter promises. Its author reads this page first, then the doc comments of
+// [durable.Store], and then runs package storetest.
+//
+// # What an adapter promises
+//
+//   - The rules are not its own. It reads the [durable.Slice] that a request
+//     touches inside one transaction, calls the pure rule ([durable.Decide] and
+//     its siblings), and writes the plan in the same transaction. A rule may be
+//     folded into a statement, if the suite finds no difference.
+//   - Malformed input is refused before anything is read: it calls Check of the
+//     request first.
+//   - Every decision reads and locks the owner's row in its transaction, also one
+//     that writes nothing.
+//   - A result is given only after the transaction that it may rest on has
+//     committed. That includes refusals and duplicates that were decided beside
+//     a neighbour's uncommitted write.
+//   - A request whose context ended before it was taken leaves no trace and gives
+//     a [*NotTakenError]. Once it was taken, a result that was not seen is a
+//     [*durable.UnknownOutcomeError]: never a success, never a failure.
+//   - Bytes come back verbatim, identities are compared byte by byte, and no slice
+//     is shared with a caller.
+//   - A load is one consistent read. What a page or a commit costs depends on what
+//     it touches, never on the size of the owner.
+//   - No goroutine outlives a call.
+//   - Inside a caller's transaction, results carry an unsettled
+//     [countersign.Settlement], and a refusal leaves the transaction usable.
+//
+// An adapter may implement some of the interfaces. [CapabilitiesOf] says which,
+// and what is missing is an [*UnsupportedError] at the call.
+package store
