@@ -1,0 +1,61 @@
+package sqlite
+
+import (
+	"context"
+
+	"github.com/countersign/countersign"
+	"github.com/countersign/countersign/durable"
+	"github.com/countersign/countersign/store"
+)
+
+// write queues the request for the next group and waits for its verdict.
+func (s *Store) write(ctx context.Context, r *request) error {
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	if s.readOnly {
+		return &store.ReadOnlyError{}
+	}
+	if ctx.Value(inBody{s}) != nil {
+		return store.ErrNestedTransaction
+	}
+	return s.queue.do(ctx, r, s.options.BusyTimeout, s.flush)
+}
+
+func (s *Store) texts() *statements                  { return s.stmts }
+func (s *Store) settlement() *countersign.Settlement { return nil }
+
+// CreateOwner implements [durable.Store].
+func (s *Store) CreateOwner(ctx context.Context, req durable.CreateOwner) (durable.Head, error) {
+	return create(ctx, s, req)
+}
+
+// LoadOwner implements [durable.Store].
+func (s *Store) LoadOwner(ctx context.Context, req durable.LoadOwner) (durable.Image, error) {
+	return load(ctx, s, req)
+}
+
+// CommitOwner implements [durable.Store].
+func (s *Store) CommitOwner(ctx context.Context, c durable.Commit) (durable.Committed, error) {
+	return commit(ctx, s, c)
+}
+
+// AdvanceFence implements [durable.Store].
+func (s *Store) AdvanceFence(ctx context.Context, req durable.AdvanceFence) (durable.Head, error) {
+	return advance(ctx, s, req)
+}
+
+// RecordReceipt implements [durable.Store].
+func (s *Store) RecordReceipt(ctx context.Context, req durable.RecordReceipt) (durable.ReceiptRecorded, error) {
+	return record(ctx, s, req)
+}
+
+// ReadHistory implements [durable.Store].
+func (s *Store) ReadHistory(ctx context.Context, req durable.ReadHistory) ([]durable.Record, error) {
+	return readHistory(ctx, s, req)
+}
+
+// ReadPending implements [durable.Store].
+func (s *Store) ReadPending(ctx context.Context, req durable.ReadPending) ([]durable.Effect, error) {
+	return readPending(ctx, s, req)
+}

@@ -1,0 +1,219 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"sync"
+
+	"github.com/countersign/countersign"
+	"github.com/countersign/countersign/durable"
+	"github.com/countersign/countersign/store"
+)
+
+// inBody marks the context of a transaction's body on a store.
+type inBody struct{ store *Store }
+
+// A Tx is a backend bound to one transaction. Its results are provisional: they
+// carry a settlement that is not settled until the transaction has committed. A
+// refusal leaves the transaction usable. After any other error of a write the
+// transaction can't be trusted, so the Tx refuses everything that follows, with
+// that error; roll it back. It is safe for concurrent use.
+type Tx struct {
+	s       session
+	stmts   *statements
+	settled *countersign.Settlement
+
+	mu     sync.Mutex
+	locked bool // has the write lock
+	done   bool
+	broken error
+}
+
+var _ store.Backend = (*Tx)(nil)
+
+// Tx returns the backend bound to a transaction of the caller's, on the database
+// that the store works on: requests and the caller's own statements commit
+// together, or not at all. The first write takes the write lock; where that
+// comes after a read that is outdated by then, it is a [*store.BusyError] at
+// once, and the transaction must be repeated as a whole: begin with a write, or
+// immediately, to avoid that.
+//
+// What the transaction makes durable is the caller's setting (synchronous). Call
+// [Tx.Committed] after its Commit has returned nil, if the results' AckSafe is
+// asked. Errors: a nil transaction, or a closed store, is refused at the first
+// request.
+func (s *Store) Tx(tx *sql.Tx) *Tx {
+	t := &Tx{settled: &countersign.Settlement{}}
+	switch {
+	case s == nil || s.queue == nil || s.closed.Load():
+		t.broken = store.ErrClosed
+	case tx == nil:
+		t.broken = &countersign.MalformedError{Field: "transaction", Reason: "is nil"}
+	case s.readOnly:
+		t.broken = &store.ReadOnlyError{}
+	default:
+		t.s, t.stmts = txSession{tx}, s.stmts
+	}
+	return t
+}
+
+// Committed says that the transaction's Commit has returned nil: its results are
+// settled now. The Tx can't be used any more.
+func (t *Tx) Committed() {
+	t.end()
+	t.settled.Commit()
+}
+
+func (t *Tx) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.done = true
+}
+
+// Atomically implements [store.Transactor]. The body runs once, while other
+// writers wait.
+func (s *Store) Atomically(ctx context.Context, body func(ctx context.Context, tx store.Backend) error) (err error) {
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	if s.readOnly {
+		return &store.ReadOnlyError{}
+	}
+	if ctx.Value(inBody{s}) != nil {
+		return store.ErrNestedTransaction
+	}
+	if err := s.queue.enter(ctx, s.options.BusyTimeout); err != nil {
+		return err
+	}
+	defer s.queue.leave()
+	if s.closed.Load() {
+		return store.ErrClosed
+	}
+	if err := s.writer.begin(ctx); err != nil {
+		return err
+	}
+	t := &Tx{s: writerSession{s.writer}, stmts: s.stmts, settled: &countersign.Settlement{}, locked: true}
+	committing := false
+	defer func() {
+		t.end()
+		if !committing {
+			s.writer.rollback() // the body failed or panicked
+		}
+	}()
+	if err := body(context.WithValue(ctx, inBody{s}, true), t); err != nil {
+		return err
+	}
+	t.end()
+	if t.broken != nil {
+		return t.broken // whatever the body made of it
+	}
+	if err := store.CheckContext(ctx); err != nil {
+		return err // ended before the commit: nothing is written
+	}
+	committing = true
+	err = s.writer.raw(func() error { return s.writer.s.exec(context.Background(), "COMMIT", nil) })
+	switch {
+	case err == nil:
+		t.settled.Commit()
+		return nil
+	case surelyNotCommitted(err):
+		s.writer.rollback()
+		return wrap(err, s.options.BusyTimeout)
+	}
+	s.writer.drop()
+	return &durable.UnknownOutcomeError{Op: "transaction", Err: err}
+}
+
+// write decides and writes one request.
+func (t *Tx) write(ctx context.Context, r *request) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.ready(ctx); err != nil {
+		return err
+	}
+	if !t.locked {
+		if err := t.s.exec(ctx, t.stmts.lock, nil); err != nil {
+			return t.breaks(err)
+		}
+		t.locked = true
+	}
+	// From here on the caller's context must not interrupt: SQLite answers an
+	// interrupted write by rolling the whole transaction back.
+	ctx = context.WithoutCancel(ctx)
+	g := newGroup(t.s, t.stmts)
+	batch := []*request{r}
+	if err := g.decide(ctx, batch); err != nil {
+		return t.breaks(err)
+	}
+	if r.err != nil || !r.plan.Writes {
+		return r.err
+	}
+	if err := g.write(ctx, batch); err != nil {
+		return t.breaks(err)
+	}
+	return nil
+}
+
+// breaks marks the transaction as one that can't be trusted: SQLite may have
+// rolled it back by itself, and what follows would commit on its own.
+func (t *Tx) breaks(err error) error {
+	t.broken = readError(err, 0)
+	return t.broken
+}
+
+func (t *Tx) read(ctx context.Context, f func(session) error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.ready(ctx); err != nil {
+		return err
+	}
+	return readError(f(t.s), 0)
+}
+
+func (t *Tx) ready(ctx context.Context) error {
+	switch {
+	case t.broken != nil:
+		return t.broken
+	case t.done:
+		return store.ErrTxDone
+	}
+	return store.CheckContext(ctx)
+}
+
+func (t *Tx) texts() *statements                  { return t.stmts }
+func (t *Tx) settlement() *countersign.Settlement { return t.settled }
+
+// CreateOwner implements [durable.Store].
+func (t *Tx) CreateOwner(ctx context.Context, req durable.CreateOwner) (durable.Head, error) {
+	return create(ctx, t, req)
+}
+
+// LoadOwner implements [durable.Store].
+func (t *Tx) LoadOwner(ctx context.Context, req durable.LoadOwner) (durable.Image, error) {
+	return load(ctx, t, req)
+}
+
+// CommitOwner implements [durable.Store].
+func (t *Tx) CommitOwner(ctx context.Context, c durable.Commit) (durable.Committed, error) {
+	return commit(ctx, t, c)
+}
+
+// AdvanceFence implements [durable.Store].
+func (t *Tx) AdvanceFence(ctx context.Context, req durable.AdvanceFence) (durable.Head, error) {
+	return advance(ctx, t, req)
+}
+
+// RecordReceipt implements [durable.Store].
+func (t *Tx) RecordReceipt(ctx context.Context, req durable.RecordReceipt) (durable.ReceiptRecorded, error) {
+	return record(ctx, t, req)
+}
+
+// ReadHistory implements [durable.Store].
+func (t *Tx) ReadHistory(ctx context.Context, req durable.ReadHistory) ([]durable.Record, error) {
+	return readHistory(ctx, t, req)
+}
+
+// ReadPending implements [durable.Store].
+func (t *Tx) ReadPending(ctx context.Context, req durable.ReadPending) ([]durable.Effect, error) {
+	return readPending(ctx, t, req)
+}

@@ -1,0 +1,219 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/countersign/countersign/durable"
+	"github.com/countersign/countersign/store"
+	lib "modernc.org/sqlite/lib"
+)
+
+// A writer is the one connection on which a store writes. Only the holder of
+// the queue's lead may use it.
+type writer struct {
+	db   *sql.DB
+	busy time.Duration
+	conn *sql.Conn
+	s    *connSession
+}
+
+// session connects, if there is no connection yet or the last one was lost.
+func (w *writer) session(ctx context.Context) (*connSession, error) {
+	if w.s != nil {
+		return w.s, nil
+	}
+	conn, err := w.db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = conn.Raw(func(dc any) error {
+		c, ok := dc.(driver.Conn)
+		if !ok {
+			return fmt.Errorf("%T is no driver.Conn", dc)
+		}
+		s := newConnSession(c)
+		for _, pragma := range []string{
+			fmt.Sprintf("PRAGMA busy_timeout = %d", max(w.busy.Milliseconds(), 1)),
+			"PRAGMA foreign_keys = ON",
+			"PRAGMA synchronous = FULL",
+			// Fewer and larger checkpoints: a page that many commits touch is
+			// copied back once.
+			"PRAGMA wal_autocheckpoint = 4000",
+		} {
+			if err := s.exec(ctx, pragma, nil); err != nil {
+				return err
+			}
+		}
+		w.s = s
+		return nil
+	})
+	if err != nil {
+		w.s = nil
+		return nil, errors.Join(err, conn.Close())
+	}
+	w.conn = conn
+	return w.s, nil
+}
+
+// drop closes the connection for good, also when it is of the caller's pool: it
+// has this package's pragmas, or is in an unknown state.
+func (w *writer) drop() {
+	if w.s == nil {
+		return
+	}
+	_ = w.conn.Raw(func(any) error {
+		w.s.close()
+		return driver.ErrBadConn // tells the pool to discard it
+	})
+	_ = w.conn.Close()
+	w.s, w.conn = nil, nil
+}
+
+// begin starts a transaction with the write lock. Its wait for other processes
+// ends with the context, or after the busy timeout.
+func (w *writer) begin(ctx context.Context) error {
+	started := time.Now()
+	s, err := w.session(ctx)
+	if err != nil {
+		return wrap(err, time.Since(started))
+	}
+	if err := w.raw(func() error { return s.exec(ctx, "BEGIN IMMEDIATE", nil) }); err != nil {
+		if code(err) != lib.SQLITE_BUSY {
+			w.rollback() // whatever state it is in: the next begin starts clean
+		}
+		return wrap(err, time.Since(started))
+	}
+	return nil
+}
+
+// rollback ends the transaction. A connection on which that fails is dropped.
+func (w *writer) rollback() {
+	if w.s == nil {
+		return
+	}
+	err := w.raw(func() error { return w.s.exec(context.Background(), "ROLLBACK", nil) })
+	if err != nil && code(err) != lib.SQLITE_ERROR { // ERROR: SQLite rolled back by itself
+		w.drop()
+	}
+}
+
+// raw calls f while the pool knows that the connection is in use.
+func (w *writer) raw(f func() error) error {
+	return w.conn.Raw(func(any) error { return f() })
+}
+
+// flush is queue.do's: it opens a transaction, takes the requests that wait by
+// then, and settles them. r is the caller's own.
+func (s *Store) flush(ctx context.Context, r *request) {
+	err := error(store.ErrClosed)
+	if !s.closed.Load() {
+		err = s.writer.begin(ctx)
+	}
+	if err != nil {
+		if s.queue.withdraw(r) {
+			r.err = err
+			close(r.done)
+		}
+		return
+	}
+	batch := s.queue.take()
+	for _, r := range batch {
+		// What a request says if a panic keeps this function from settling it.
+		r.err = &durable.UnknownOutcomeError{Op: r.op, Owner: r.touch.Owner, Err: errUnsettled}
+	}
+	defer func() {
+		for _, r := range batch {
+			close(r.done)
+		}
+	}()
+	err = s.writeGroup(batch)
+	if err == nil || len(batch) == 1 {
+		return
+	}
+	// Nothing of the group was written, and one request may be to blame: each is
+	// written by itself, so that it fails alone.
+	for _, r := range batch {
+		if err := s.writer.begin(context.Background()); err != nil {
+			r.plan, r.err = durable.Plan{}, err
+			continue
+		}
+		_ = s.writeGroup([]*request{r}) // r.err says it
+	}
+}
+
+var errUnsettled = errors.New("sqlite: the group was not finished")
+
+// writeGroup decides, writes and commits the requests in the open transaction.
+// If it returns an error, nothing was written, every request has an error, and
+// the transaction is over.
+func (s *Store) writeGroup(batch []*request) error {
+	fail := func(err error) error {
+		s.writer.rollback()
+		err = wrap(err, s.options.BusyTimeout)
+		for _, r := range batch {
+			r.plan, r.err = durable.Plan{}, err
+		}
+		return err
+	}
+	var err error
+	sess := s.writer.s
+	if rawErr := s.writer.raw(func() error {
+		ctx := context.Background() // a group never runs under a caller's context
+		g := newGroup(sess, s.stmts)
+		if err = g.decide(ctx, batch); err != nil {
+			return nil
+		}
+		err = g.write(ctx, batch)
+		return nil
+	}); rawErr != nil {
+		err = rawErr
+	}
+	if err != nil {
+		return fail(err)
+	}
+	err = s.writer.raw(func() error { return sess.exec(context.Background(), "COMMIT", nil) })
+	if err == nil {
+		return nil
+	}
+	if surelyNotCommitted(err) {
+		return fail(err)
+	}
+	s.writer.drop()
+	for _, r := range batch {
+		if r.err == nil && r.plan.Writes {
+			r.err = &durable.UnknownOutcomeError{Op: r.op, Owner: r.touch.Owner, Err: err}
+		} else {
+			// It writes nothing, but its verdict may rest on a neighbour's write.
+			r.err = &store.UnavailableError{Reason: "the transaction that it was decided in may not have been committed", Err: err}
+		}
+		r.plan = durable.Plan{}
+	}
+	return nil
+}
+
+// surelyNotCommitted reports whether a COMMIT that failed with err left nothing
+// behind. After an I/O error the last page may be on disk all the same.
+func surelyNotCommitted(err error) bool {
+	switch code(err) {
+	case lib.SQLITE_BUSY, lib.SQLITE_FULL, lib.SQLITE_CONSTRAINT:
+		return true
+	}
+	return false
+}
+
+// writerSession is the writer's session for the body of a transaction, which
+// uses it a statement at a time.
+type writerSession struct{ w *writer }
+
+func (s writerSession) exec(ctx context.Context, query string, args []driver.Value) error {
+	return s.w.raw(func() error { return s.w.s.exec(ctx, query, args) })
+}
+
+func (s writerSession) query(ctx context.Context, query string, args []driver.Value, row func([]driver.Value) error) error {
+	return s.w.raw(func() error { return s.w.s.query(ctx, query, args, row) })
+}
