@@ -154,3 +154,30 @@ func (r TerminalReceipt) check() error {
 	}
 	return r.Payload.Check("payload")
 }
+
+// Clone returns a commit that shares no memory with c. An adapter clones what
+// it goes on reading after its call may have returned.
+func (c Commit) Clone() Commit {
+	c.Inbox.Fingerprint = append([]byte{}, c.Inbox.Fingerprint...)
+	events := c.State.AppendEvents
+	c.State.AppendEvents = make([]Payload, len(events))
+	for i, e := range events {
+		c.State.AppendEvents[i] = e.Clone()
+	}
+	if c.State.ReplaceSnapshot != nil {
+		snapshot := c.State.ReplaceSnapshot.Clone()
+		c.State.ReplaceSnapshot = &snapshot
+	}
+	effects := c.Effects
+	c.Effects = make([]Intent, len(effects))
+	for i, e := range effects {
+		c.Effects[i] = Intent{ID: e.ID, Payload: e.Payload.Clone()}
+	}
+	receipts := c.Receipts
+	c.Receipts = make([]TerminalReceipt, len(receipts))
+	for i, r := range receipts {
+		r.Payload = r.Payload.Clone()
+		c.Receipts[i] = r
+	}
+	return c
+}
