@@ -66,7 +66,7 @@ func CheckContext(ctx context.Context) error {
 		return &countersign.MalformedError{Field: "context", Reason: "is nil"}
 	}
 	if err := ctx.Err(); err != nil {
-		return &NotTakenError{Err: context.Cause(ctx)}
+		return &NotTakenError{Err: countersign.ContextError(ctx)}
 	}
 	return nil
 }

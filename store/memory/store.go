@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/countersign/countersign"
 	"github.com/countersign/countersign/durable"
 	"github.com/countersign/countersign/store"
 )
@@ -82,7 +83,7 @@ func (s *Store) lock(ctx context.Context) (unlock func(), err error) {
 	case s.medium.writer <- struct{}{}:
 		return func() { <-s.medium.writer }, nil
 	case <-ctx.Done():
-		return nil, &store.NotTakenError{Err: context.Cause(ctx)}
+		return nil, &store.NotTakenError{Err: countersign.ContextError(ctx)}
 	case <-timer.C:
 		return nil, &store.BusyError{Waited: BusyTimeout}
 	}

@@ -181,3 +181,122 @@ func (f *floor) commit(caller int) error {
 	}
 	return nil
 }
+
+// BenchmarkCommitBehindHistory commits to an owner with many events, inbox
+// records and effects behind it, in turns with one that has 50,000, and reports
+// the ratio of the rates. Ids are spread over the whole range, so that each
+// commit touches other pages.
+func BenchmarkCommitBehindHistory(b *testing.B) {
+	for _, size := range []int{200_000, 1_000_000} {
+		b.Run(fmt.Sprintf("records=%d", size), func(b *testing.B) {
+			large, small := newLarge(b, size), newLarge(b, 50_000)
+			var largeTime, smallTime time.Duration
+			b.ResetTimer()
+			for left := b.N; left > 0; left -= benchRound {
+				n := min(left, benchRound)
+				largeTime += timeCalls(b, 1, n, large.commit)
+				b.StopTimer()
+				smallTime += timeCalls(b, 1, n, small.commit)
+				b.StartTimer()
+			}
+			b.StopTimer()
+			b.ReportMetric(float64(b.N)/largeTime.Seconds(), "commits/s")
+			b.ReportMetric(smallTime.Seconds()/largeTime.Seconds(), "x-50k")
+		})
+	}
+}
+
+// BenchmarkReadHistory reads a history of 200,000 events in pages of 1,000, in
+// turns with a plain scan of the same rows.
+func BenchmarkReadHistory(b *testing.B) {
+	const events = 200_000
+	o := newLarge(b, events)
+	var pages, scan time.Duration
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range b.N {
+		started := time.Now()
+		read := 0
+		for after := uint64(0); ; {
+			page, err := o.store.ReadHistory(b.Context(), durable.ReadHistory{Owner: benchOwner(0), After: after, Limit: 1000})
+			if err != nil {
+				b.Fatal(err)
+			}
+			if len(page) == 0 {
+				break
+			}
+			read += len(page)
+			after = page[len(page)-1].Position
+		}
+		pages += time.Since(started)
+		b.StopTimer()
+		started = time.Now()
+		scanned := scanHistory(b, o.store.DB())
+		scan += time.Since(started)
+		if read != scanned || read != events {
+			b.Fatalf("read %d in pages, %d in a scan", read, scanned)
+		}
+		b.StartTimer()
+	}
+	b.StopTimer()
+	b.ReportMetric(events*float64(b.N)/pages.Seconds(), "events/s")
+	b.ReportMetric(scan.Seconds()/pages.Seconds(), "x-scan")
+}
+
+func scanHistory(b *testing.B, db *sql.DB) (n int) {
+	rows, err := db.Query("SELECT position, schema_version, codec_version, bytes FROM countersign_history WHERE owner_key = 1 ORDER BY position")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var position, schema, codec int64
+		var bytes []byte
+		if err := rows.Scan(&position, &schema, &codec, &bytes); err != nil {
+			b.Fatal(err)
+		}
+		n++
+	}
+	if err := rows.Err(); err != nil {
+		b.Fatal(err)
+	}
+	return n
+}
+
+// newLarge is a store with one owner that has many records behind it.
+func newLarge(b *testing.B, size int) *spread {
+	b.Helper()
+	o := newOurs(b, 1)
+	for _, fill := range []string{
+		"INSERT INTO countersign_history WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < ?1) SELECT 1, i, 1, 1, zeroblob(100) FROM n",
+		"INSERT INTO countersign_inbox WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < ?1) SELECT 1, printf('%08x', (i * 2654435761) % 4294967296), x'00', i FROM n ORDER BY 2",
+		"INSERT INTO countersign_outbox WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < ?1) SELECT 1, printf('%08x', (i * 2654435761) % 4294967296), i, 1, 1, zeroblob(100), NULL FROM n ORDER BY 2",
+		"UPDATE countersign_owners SET position = ?1",
+	} {
+		if _, err := o.store.DB().Exec(fill, size); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if _, err := o.store.DB().Exec("PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
+		b.Fatal(err)
+	}
+	o.at[0] = uint64(size)
+	return &spread{o}
+}
+
+// spread commits under ids that are spread over the whole range.
+type spread struct{ *ours }
+
+func (s *spread) commit(int) error {
+	at := s.at[0]
+	id := fmt.Sprintf("%08x", (at+1)*2654435761%(1<<32))
+	res, err := s.store.CommitOwner(context.Background(), durable.Commit{
+		Owner:            benchOwner(0),
+		ExpectedPosition: at,
+		Inbox:            durable.Inbox{ID: id, Fingerprint: []byte("fingerprint")},
+		State:            durable.Append(benchPayload),
+		Effects:          []durable.Intent{{ID: id, Payload: benchPayload}},
+	})
+	s.at[0] = res.Through
+	return err
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/countersign/countersign"
 	"github.com/countersign/countersign/store"
 	lib "modernc.org/sqlite/lib"
 )
@@ -46,6 +47,11 @@ func (s *Store) migrate(ctx context.Context) error {
 				return err
 			}
 		}
+		// On a file that can't be written to, an immediate transaction is only a
+		// read transaction: find out now, not at the first commit.
+		if err := s.writer.s.exec(ctx, s.stmts.lock, nil); err != nil {
+			return err
+		}
 		return s.writer.s.exec(ctx, "COMMIT", nil)
 	})
 	if err != nil {
@@ -71,7 +77,7 @@ func (s *Store) becomeWAL(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return &store.NotTakenError{Err: context.Cause(ctx)}
+			return &store.NotTakenError{Err: countersign.ContextError(ctx)}
 		case <-time.After(5 * time.Millisecond):
 		}
 	}

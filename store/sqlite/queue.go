@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/countersign/countersign"
 	"github.com/countersign/countersign/durable"
 	"github.com/countersign/countersign/store"
 )
@@ -56,13 +57,13 @@ func (q *queue) do(ctx context.Context, r *request, busy time.Duration, flush fu
 			q.leadGroup(ctx, r, flush)
 		case <-ctx.Done():
 			if q.withdraw(r) {
-				return &store.NotTakenError{Err: context.Cause(ctx)}
+				return &store.NotTakenError{Err: countersign.ContextError(ctx)}
 			}
 			select {
 			case <-r.done: // the verdict was there already
 				return r.err
 			default:
-				return &durable.UnknownOutcomeError{Op: r.op, Owner: r.touch.Owner, Err: context.Cause(ctx)}
+				return &durable.UnknownOutcomeError{Op: r.op, Owner: r.touch.Owner, Err: countersign.ContextError(ctx)}
 			}
 		case <-timer.C:
 			if q.withdraw(r) {
@@ -90,7 +91,7 @@ func (q *queue) enter(ctx context.Context, busy time.Duration) error {
 	case q.lead <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return &store.NotTakenError{Err: context.Cause(ctx)}
+		return &store.NotTakenError{Err: countersign.ContextError(ctx)}
 	case <-timer.C:
 		return &store.BusyError{Waited: busy}
 	}
