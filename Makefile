@@ -1,0 +1,59 @@
+# Commands for people who work on countersign. `make` prints this list.
+
+GO        ?= go
+LINT      ?= v2.15.0
+FUZZTIME  ?= 60s
+BENCHTIME ?= 12000x
+# Tools are installed here, never into the user's own folders.
+BIN       := $(CURDIR)/.cache/bin
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## print the commands
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+.PHONY: test
+test: ## run every test, with the race detector where there is a C compiler
+	$(GO) test ./...
+	@if [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v "$$($(GO) env CC)" >/dev/null; then \
+		$(MAKE) --no-print-directory race; \
+	else \
+		echo "no C compiler: the race detector was left out"; \
+	fi
+
+.PHONY: race
+race: ## run every test under the race detector
+	$(GO) test -race -timeout 20m ./...
+
+.PHONY: fuzz
+fuzz: ## fuzz each target for FUZZTIME (60s)
+	@$(GO) list -f '{{if .TestGoFiles}}{{.Dir}}{{else if .XTestGoFiles}}{{.Dir}}{{end}}' ./... | while read -r dir; do \
+		for target in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]*' "$$dir"/*_test.go | sed 's/func //'); do \
+			echo "$$target in $${dir#$(CURDIR)/}"; \
+			(cd "$$dir" && $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) .) || exit 1; \
+		done; \
+	done
+
+.PHONY: bench
+bench: ## run the benchmarks and print them as a table of ratios
+	@$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 60m ./store/sqlite | tee /dev/stderr | $(GO) run ./internal/benchtable
+
+.PHONY: fmt
+fmt: ## format the code
+	gofmt -w .
+
+.PHONY: tidy
+tidy: ## tidy go.mod and go.sum
+	$(GO) mod tidy
+
+.PHONY: lint
+lint: $(BIN)/golangci-lint-$(LINT) ## check format, go vet, golangci-lint and go.mod
+	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run make fmt"; exit 1; }
+	$(GO) vet ./...
+	$(BIN)/golangci-lint-$(LINT) run ./...
+	$(GO) mod tidy -diff
+
+$(BIN)/golangci-lint-$(LINT):
+	GOBIN=$(BIN) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT)
+	mv $(BIN)/golangci-lint $@
