@@ -55,7 +55,7 @@ func TestCommitCheck(t *testing.T) {
 		apply func(*durable.Commit)
 		want  string
 	}{
-		{"as it is", func(c *durable.Commit) {}, fits},
+		{"as it is", func(*durable.Commit) {}, fits},
 		{"an owner of 480 bytes", func(c *durable.Commit) { c.Owner = strings.Repeat("ü", 240) }, fits},
 		{"an owner of 481 bytes", func(c *durable.Commit) { c.Owner = strings.Repeat("ü", 240) + "o" }, limit},
 		{"no owner", func(c *durable.Commit) { c.Owner = "" }, malformed},

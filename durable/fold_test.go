@@ -1,6 +1,7 @@
 package durable_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -79,7 +80,7 @@ func TestLargeRecordsAreReadInSmallPages(t *testing.T) {
 		for j := range digits {
 			digits[j] = '0'
 		}
-		img.History[i].Payload.Bytes = append(digits, '1')
+		img.History[i].Payload.Bytes = append(bytes.Clone(digits), '1')
 	}
 	h.medium.Plant(img)
 	h.tap.onHistory = func(req durable.ReadHistory) {

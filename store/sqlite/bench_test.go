@@ -113,9 +113,9 @@ func benchOwner(caller int) string { return fmt.Sprintf("owner-%04d", caller) }
 
 // floor is the other side, on the same schema.
 type floor struct {
-	mu                                       sync.Mutex
-	begin, move, event, inbox, effect, done_ *sql.Stmt
-	at                                       []int64
+	mu                                     sync.Mutex
+	begin, move, event, inbox, effect, end *sql.Stmt
+	at                                     []int64
 }
 
 func newFloor(b *testing.B, callers int) *floor {
@@ -145,7 +145,7 @@ func newFloor(b *testing.B, callers int) *floor {
 		&f.event:  "INSERT INTO countersign_history (owner_key, position, schema_version, codec_version, bytes) VALUES (?, ?, 1, 1, ?)",
 		&f.inbox:  "INSERT INTO countersign_inbox (owner_key, inbox_id, fingerprint, committed_through) VALUES (?, ?, ?, ?)",
 		&f.effect: "INSERT INTO countersign_outbox (owner_key, effect_id, accepted_at, schema_version, codec_version, bytes) VALUES (?, ?, ?, 1, 1, ?)",
-		&f.done_:  "COMMIT",
+		&f.end:    "COMMIT",
 	} {
 		if *stmt, err = db.PrepareContext(b.Context(), text); err != nil {
 			b.Fatal(err)
@@ -173,7 +173,7 @@ func (f *floor) commit(caller int) error {
 		{f.event, []any{key, at + 1, benchPayload.Bytes}},
 		{f.inbox, []any{key, fmt.Sprintf("message-%08d", at), []byte("fingerprint"), at + 1}},
 		{f.effect, []any{key, fmt.Sprintf("effect-%08d", at), at + 1, benchPayload.Bytes}},
-		{f.done_, nil},
+		{f.end, nil},
 	} {
 		if _, err := step.stmt.Exec(step.args...); err != nil {
 			return err
