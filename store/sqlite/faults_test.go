@@ -312,7 +312,7 @@ func TestSwallowedFailureFailsTheTransaction(t *testing.T) {
 	broken := errors.New("disk I/O error")
 	var armed atomic.Bool
 	s := faultyStore(t, &faults{before: func(query string) error {
-		if strings.Contains(query, "INSERT INTO countersign_outbox") && armed.CompareAndSwap(true, false) {
+		if strings.Contains(query, "INTO countersign_outbox") && armed.CompareAndSwap(true, false) {
 			return broken
 		}
 		return nil
@@ -333,4 +333,29 @@ func TestSwallowedFailureFailsTheTransaction(t *testing.T) {
 	}
 	_, err = s.CommitOwner(t.Context(), commitTo("a", 0))
 	require.NoError(t, err)
+}
+
+// A caller who commits in spite of an error does not commit half a request.
+func TestFailureInACallersTransactionLeavesNoHalfRequest(t *testing.T) {
+	var armed atomic.Bool
+	s := faultyStore(t, &faults{before: func(query string) error {
+		if strings.Contains(query, "INTO countersign_outbox") && armed.CompareAndSwap(true, false) {
+			return errors.New("out of luck")
+		}
+		return nil
+	}}, nil, "a")
+	tx, err := s.DB().BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = tx.Exec("CREATE TABLE mine (x)")
+	require.NoError(t, err)
+	armed.Store(true)
+	_, err = s.Tx(tx).CommitOwner(t.Context(), commitTo("a", 0))
+	require.ErrorContains(t, err, "out of luck")
+	require.NoError(t, tx.Commit())
+	img, err := durable.Recover(t.Context(), s, "a")
+	require.NoError(t, err)
+	assert.Zero(t, img.Position)
+	assert.Empty(t, img.Inbox)
+	var n int
+	require.NoError(t, s.DB().QueryRow("SELECT count(*) FROM mine").Scan(&n), "the caller's own statements stand")
 }

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"time"
 
@@ -36,6 +37,10 @@ type queue struct {
 
 	mu      sync.Mutex
 	waiting []*request
+
+	// What the next group waits for; only the holder of lead looks at them.
+	expected int
+	patience time.Duration
 }
 
 func newQueue() *queue { return &queue{lead: make(chan struct{}, 1)} }
@@ -115,8 +120,33 @@ func (q *queue) withdraw(r *request) bool {
 	return false
 }
 
+// gather lets callers that are about to queue do so: those whose requests were in
+// the last group have just been woken, and without them each group would be half
+// of what it can be. It waits for as many as there were, but for no more than a
+// small part of what a group takes; if they don't come, it will not wait for them
+// again.
+func (q *queue) gather() {
+	for deadline := time.Now().Add(q.patience); ; runtime.Gosched() {
+		q.mu.Lock()
+		n := len(q.waiting)
+		q.mu.Unlock()
+		if n >= q.expected || !time.Now().Before(deadline) {
+			return
+		}
+	}
+}
+
+// settled remembers how many callers there are, after a group that took so long.
+func (q *queue) settled(group int, took time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.expected = min(group+len(q.waiting), maxGroup)
+	q.patience = min(took/8, 200*time.Microsecond)
+}
+
 // take removes the requests of the next group, in the order of their arrival.
 func (q *queue) take() []*request {
+	q.gather()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	size := 0

@@ -58,16 +58,18 @@ func newStatements(prefix string) *statements {
 			SELECT r.owner_key, r.effect_id, r.receipt_id
 			FROM want CROSS JOIN {p}receipts r ON r.owner_key = want.k AND r.effect_id = want.id`),
 
-		insertOwners: over(4, `INSERT INTO {p}owners (owner_id, mode, position, fence) VALUES {rows}`),
+		// OR FAIL: a statement that fails is taken back with its transaction or
+		// savepoint, so SQLite need not keep a journal of the statement's own.
+		insertOwners: over(4, `INSERT OR FAIL INTO {p}owners (owner_id, mode, position, fence) VALUES {rows}`),
 		moveOwners: over(3, `WITH to_do (k, position, fence) AS (VALUES {rows})
 			UPDATE {p}owners SET position = to_do.position, fence = to_do.fence FROM to_do WHERE owner_key = to_do.k`),
-		insertHistory: over(5, `INSERT INTO {p}history (owner_key, position, schema_version, codec_version, bytes) VALUES {rows}`),
-		putSnapshots: over(5, `INSERT INTO {p}snapshots (owner_key, position, schema_version, codec_version, bytes) VALUES {rows}
+		insertHistory: over(5, `INSERT OR FAIL INTO {p}history (owner_key, position, schema_version, codec_version, bytes) VALUES {rows}`),
+		putSnapshots: over(5, `INSERT OR FAIL INTO {p}snapshots (owner_key, position, schema_version, codec_version, bytes) VALUES {rows}
 			ON CONFLICT (owner_key) DO UPDATE SET position = excluded.position, schema_version = excluded.schema_version,
 				codec_version = excluded.codec_version, bytes = excluded.bytes`),
-		insertInbox:    over(4, `INSERT INTO {p}inbox (owner_key, inbox_id, fingerprint, committed_through) VALUES {rows}`),
-		insertOutbox:   over(7, `INSERT INTO {p}outbox (owner_key, effect_id, accepted_at, schema_version, codec_version, bytes, receipt_id) VALUES {rows}`),
-		insertReceipts: over(9, `INSERT INTO {p}receipts (owner_key, receipt_id, effect_id, outcome, recorded_at, fence, schema_version, codec_version, bytes) VALUES {rows}`),
+		insertInbox:    over(4, `INSERT OR FAIL INTO {p}inbox (owner_key, inbox_id, fingerprint, committed_through) VALUES {rows}`),
+		insertOutbox:   over(7, `INSERT OR FAIL INTO {p}outbox (owner_key, effect_id, accepted_at, schema_version, codec_version, bytes, receipt_id) VALUES {rows}`),
+		insertReceipts: over(9, `INSERT OR FAIL INTO {p}receipts (owner_key, receipt_id, effect_id, outcome, recorded_at, fence, schema_version, codec_version, bytes) VALUES {rows}`),
 		markReceipted: over(3, `WITH to_do (k, effect, receipt) AS (VALUES {rows})
 			UPDATE {p}outbox SET receipt_id = to_do.receipt FROM to_do WHERE owner_key = to_do.k AND effect_id = to_do.effect`),
 

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"sync"
 
 	"github.com/countersign/countersign"
@@ -148,10 +149,24 @@ func (t *Tx) write(ctx context.Context, r *request) error {
 	if r.err != nil || !r.plan.Writes {
 		return r.err
 	}
-	if err := g.write(ctx, batch); err != nil {
+	if err := t.writeWhole(ctx, g, batch); err != nil {
 		return t.breaks(err)
 	}
 	return nil
+}
+
+// writeWhole writes all of a request or nothing of it, so that a caller who
+// commits in spite of an error does not commit half a request.
+func (t *Tx) writeWhole(ctx context.Context, g *group, batch []*request) error {
+	if err := t.s.exec(ctx, "SAVEPOINT countersign_request", nil); err != nil {
+		return err
+	}
+	err := g.write(ctx, batch)
+	if err != nil {
+		// If SQLite has rolled back by itself, there is no savepoint any more.
+		_ = t.s.exec(ctx, "ROLLBACK TO countersign_request", nil)
+	}
+	return errors.Join(err, t.s.exec(ctx, "RELEASE countersign_request", nil))
 }
 
 // breaks marks the transaction as one that can't be trusted: SQLite may have

@@ -126,7 +126,9 @@ func (s *Store) flush(ctx context.Context, r *request) {
 		// What a request says if a panic keeps this function from settling it.
 		r.err = &durable.UnknownOutcomeError{Op: r.op, Owner: r.touch.Owner, Err: errUnsettled}
 	}
+	started := time.Now()
 	defer func() {
+		s.queue.settled(len(batch), time.Since(started))
 		for _, r := range batch {
 			close(r.done)
 		}

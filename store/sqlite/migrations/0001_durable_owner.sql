@@ -11,7 +11,7 @@ CREATE TABLE {p}owners (
 CREATE UNIQUE INDEX {p}owners_id ON {p}owners (owner_id);
 
 CREATE TABLE {p}history (
-  owner_key      INTEGER NOT NULL REFERENCES {p}owners (owner_key),
+  owner_key      INTEGER NOT NULL REFERENCES {p}owners (owner_key) DEFERRABLE INITIALLY DEFERRED,
   position       INTEGER NOT NULL,
   schema_version INTEGER NOT NULL,
   codec_version  INTEGER NOT NULL,
@@ -20,7 +20,7 @@ CREATE TABLE {p}history (
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE {p}snapshots (
-  owner_key      INTEGER PRIMARY KEY REFERENCES {p}owners (owner_key),
+  owner_key      INTEGER PRIMARY KEY REFERENCES {p}owners (owner_key) DEFERRABLE INITIALLY DEFERRED,
   position       INTEGER NOT NULL,
   schema_version INTEGER NOT NULL,
   codec_version  INTEGER NOT NULL,
@@ -28,7 +28,7 @@ CREATE TABLE {p}snapshots (
 ) STRICT;
 
 CREATE TABLE {p}inbox (
-  owner_key         INTEGER NOT NULL REFERENCES {p}owners (owner_key),
+  owner_key         INTEGER NOT NULL REFERENCES {p}owners (owner_key) DEFERRABLE INITIALLY DEFERRED,
   inbox_id          TEXT NOT NULL,
   fingerprint       BLOB NOT NULL,
   committed_through INTEGER NOT NULL,
@@ -38,7 +38,7 @@ CREATE TABLE {p}inbox (
 -- receipt_id is set with the effect's terminal receipt, in the same transaction:
 -- an effect is pending as long as it is null.
 CREATE TABLE {p}outbox (
-  owner_key      INTEGER NOT NULL REFERENCES {p}owners (owner_key),
+  owner_key      INTEGER NOT NULL REFERENCES {p}owners (owner_key) DEFERRABLE INITIALLY DEFERRED,
   effect_id      TEXT NOT NULL,
   accepted_at    INTEGER NOT NULL,
   schema_version INTEGER NOT NULL,
@@ -60,6 +60,6 @@ CREATE TABLE {p}receipts (
   codec_version  INTEGER NOT NULL,
   bytes          BLOB NOT NULL,
   PRIMARY KEY (owner_key, receipt_id),
-  FOREIGN KEY (owner_key, effect_id) REFERENCES {p}outbox (owner_key, effect_id)
+  FOREIGN KEY (owner_key, effect_id) REFERENCES {p}outbox (owner_key, effect_id) DEFERRABLE INITIALLY DEFERRED
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX {p}receipts_effect ON {p}receipts (owner_key, effect_id);
