@@ -11,9 +11,10 @@ import (
 	"time"
 
 	"github.com/countersign/countersign/durable"
-	"github.com/countersign/countersign/store"
 	"github.com/countersign/countersign/store/sqlite"
 	"github.com/countersign/countersign/storetest"
+	driversqlite "modernc.org/sqlite"
+	lib "modernc.org/sqlite/lib"
 )
 
 func TestConformance(t *testing.T) {
@@ -113,7 +114,9 @@ func runMigrations(db *sql.DB, prefix string) error {
 }
 
 // plant writes an image as it is. What the schema would forbid is written all
-// the same: without foreign keys, and without the index of one receipt an effect.
+// the same: without foreign keys, and without the index of one receipt an
+// effect. What no file of this schema can hold (an unknown mode, an id twice) is
+// unsupported.
 func plant(ctx context.Context, db *sql.DB, img durable.Image) (err error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -158,6 +161,10 @@ func plant(ctx context.Context, db *sql.DB, img durable.Image) (err error) {
 	}
 	if err != nil {
 		_, _ = conn.ExecContext(ctx, "ROLLBACK")
+		var driverErr *driversqlite.Error
+		if errors.As(err, &driverErr) && driverErr.Code()&0xff == lib.SQLITE_CONSTRAINT {
+			return fmt.Errorf("plant %q: %w: %w", img.Owner, errors.ErrUnsupported, err)
+		}
 		return fmt.Errorf("plant %q: %w", img.Owner, err)
 	}
 	exec("COMMIT")
@@ -172,14 +179,9 @@ func openTxStore(s *sqlite.Store) (*txStore, error) { return &txStore{s}, nil }
 
 func (s *txStore) Close() error { return s.store.Close() }
 
-func through[V any](ctx context.Context, s *txStore, request func(*sqlite.Tx) (V, error)) (V, error) {
+func through[V any](s *txStore, request func(*sqlite.Tx) (V, error)) (V, error) {
 	var none V
-	if err := store.CheckContext(ctx); err != nil {
-		// A nil or ended context can't begin a transaction. What the request
-		// itself would say first is the store's own to say.
-		return request(s.store.Tx(nil))
-	}
-	tx, err := s.store.DB().BeginTx(context.WithoutCancel(ctx), nil)
+	tx, err := s.store.DB().BeginTx(context.Background(), nil) // what the request makes of its context is its own to say
 	if err != nil {
 		return request(s.store.Tx(nil)) // closed
 	}
@@ -196,29 +198,29 @@ func through[V any](ctx context.Context, s *txStore, request func(*sqlite.Tx) (V
 }
 
 func (s *txStore) CreateOwner(ctx context.Context, req durable.CreateOwner) (durable.Head, error) {
-	return through(ctx, s, func(tx *sqlite.Tx) (durable.Head, error) { return tx.CreateOwner(ctx, req) })
+	return through(s, func(tx *sqlite.Tx) (durable.Head, error) { return tx.CreateOwner(ctx, req) })
 }
 
 func (s *txStore) LoadOwner(ctx context.Context, req durable.LoadOwner) (durable.Image, error) {
-	return through(ctx, s, func(tx *sqlite.Tx) (durable.Image, error) { return tx.LoadOwner(ctx, req) })
+	return through(s, func(tx *sqlite.Tx) (durable.Image, error) { return tx.LoadOwner(ctx, req) })
 }
 
 func (s *txStore) CommitOwner(ctx context.Context, c durable.Commit) (durable.Committed, error) {
-	return through(ctx, s, func(tx *sqlite.Tx) (durable.Committed, error) { return tx.CommitOwner(ctx, c) })
+	return through(s, func(tx *sqlite.Tx) (durable.Committed, error) { return tx.CommitOwner(ctx, c) })
 }
 
 func (s *txStore) AdvanceFence(ctx context.Context, req durable.AdvanceFence) (durable.Head, error) {
-	return through(ctx, s, func(tx *sqlite.Tx) (durable.Head, error) { return tx.AdvanceFence(ctx, req) })
+	return through(s, func(tx *sqlite.Tx) (durable.Head, error) { return tx.AdvanceFence(ctx, req) })
 }
 
 func (s *txStore) RecordReceipt(ctx context.Context, req durable.RecordReceipt) (durable.ReceiptRecorded, error) {
-	return through(ctx, s, func(tx *sqlite.Tx) (durable.ReceiptRecorded, error) { return tx.RecordReceipt(ctx, req) })
+	return through(s, func(tx *sqlite.Tx) (durable.ReceiptRecorded, error) { return tx.RecordReceipt(ctx, req) })
 }
 
 func (s *txStore) ReadHistory(ctx context.Context, req durable.ReadHistory) ([]durable.Record, error) {
-	return through(ctx, s, func(tx *sqlite.Tx) ([]durable.Record, error) { return tx.ReadHistory(ctx, req) })
+	return through(s, func(tx *sqlite.Tx) ([]durable.Record, error) { return tx.ReadHistory(ctx, req) })
 }
 
 func (s *txStore) ReadPending(ctx context.Context, req durable.ReadPending) ([]durable.Effect, error) {
-	return through(ctx, s, func(tx *sqlite.Tx) ([]durable.Effect, error) { return tx.ReadPending(ctx, req) })
+	return through(s, func(tx *sqlite.Tx) ([]durable.Effect, error) { return tx.ReadPending(ctx, req) })
 }
