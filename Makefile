@@ -37,7 +37,9 @@ fuzz: ## fuzz each target for FUZZTIME (60s)
 
 .PHONY: bench
 bench: ## run the benchmarks and print them as a table of ratios
-	@$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 60m ./store/sqlite | tee /dev/stderr | $(GO) run ./internal/benchtable
+	@{ $(GO) test -run '^$$' -bench Commit -benchtime $(BENCHTIME) -timeout 60m ./store/sqlite && \
+	   $(GO) test -run '^$$' -bench ReadHistory -benchtime 10x ./store/sqlite && \
+	   $(GO) test -run '^$$' -bench Handle -benchmem ./durable; } | tee /dev/stderr | $(GO) run ./internal/benchtable
 
 .PHONY: fmt
 fmt: ## format the code

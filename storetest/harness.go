@@ -1,0 +1,55 @@
+package storetest
+
+import (
+	"context"
+
+	"github.com/countersign/countersign"
+	"github.com/countersign/countersign/durable"
+)
+
+// Backend is an open handle of the store under test. What it implements beyond
+// Close is found out by type assertion: [durable.Store], and
+// [github.com/countersign/countersign/store.Transactor].
+type Backend interface {
+	Close() error
+}
+
+// OpenOptions are what a case may ask of a handle. The zero value is the
+// adapter's default.
+type OpenOptions struct {
+	// Clock replaces the store's time. Nil is the store's own.
+	Clock countersign.Clock
+}
+
+// An Opener opens one more handle on a database. Each call stands for another
+// process: handles share nothing but the database.
+type Opener func(ctx context.Context, o OpenOptions) (Backend, error)
+
+// A Harness is how the suite reaches a store.
+type Harness struct {
+	// New returns the opener of a fresh, empty, isolated database, which lives
+	// until the test ends. What it needs it takes from t: TempDir, Cleanup.
+	New func(t T) Opener
+
+	// Plant, optional, puts an image in place of an owner as it is, past every
+	// rule: corrupt, or at the limits of the integers. It may write Head, History,
+	// Snapshot, Inbox, Outbox and Receipts; Pending follows from them. The
+	// backend is a handle that the opener of New returned, so the harness finds
+	// the database through it.
+	//
+	// An image that the database itself can't hold (a constraint of the schema
+	// forbids it) gives an error that matches [errors.ErrUnsupported].
+	Plant func(ctx context.Context, b Backend, img durable.Image) error
+
+	// Kill, optional, ends the server's process as kill -9 does, and starts it
+	// again on the same data. The backend is a handle on a database of that
+	// server. Without a server of its own an adapter leaves Kill nil and proves
+	// the same with [CrashLadder].
+	Kill func(ctx context.Context, b Backend) error
+
+	// Abort, optional, runs a commit up to its commit point and loses the
+	// process there, so that nothing of it may stay. Only an adapter without
+	// [github.com/countersign/countersign/store.Transactor] needs it: the others
+	// abort a transaction of their own.
+	Abort func(ctx context.Context, b Backend, c durable.Commit) error
+}

@@ -1,0 +1,112 @@
+package storetest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/countersign/countersign/conformance"
+	"github.com/countersign/countersign/store"
+)
+
+// Run runs the whole suite against a store: every case as the subtest
+// group/name, the fixtures among them, and then everything that needs no more
+// than [durable.Store] a second time as transactions/group/name, with each
+// request in a transaction of its own.
+//
+// What the backend or the harness does not have is listed in the subtest
+// suite/not_implemented. Nothing is skipped without a word.
+func Run(t *testing.T, h Harness) {
+	t.Helper()
+	fixtures, err := fixtureCases(conformance.DurableOwner())
+	if err != nil {
+		t.Fatalf("the embedded fixtures: %v", err)
+	}
+	runAll(t, h, append(Cases(), fixtures...))
+}
+
+// runAll runs what the harness has the means for, and lists the rest.
+func runAll(t T, h Harness, cases []Case) {
+	t.Helper()
+	has := means(t, h)
+	missing := map[Need][]string{}
+	var able []Case
+	for _, c := range cases {
+		if lack := c.lacks(has); lack != "" {
+			if !slices.Contains(missing[lack], c.Group) {
+				missing[lack] = append(missing[lack], c.Group)
+			}
+			continue
+		}
+		able = append(able, c)
+	}
+	for _, c := range able {
+		runOne(t, "", c, h)
+	}
+	if has[NeedTransactions] {
+		wrapped := throughTransactions(h)
+		for _, c := range able {
+			if !slices.Contains(c.Needs, NeedTransactions) {
+				runOne(t, "transactions/", c, wrapped)
+			}
+		}
+	} else {
+		missing[NeedTransactions] = append(missing[NeedTransactions], "everything again as transactions/…")
+	}
+	if len(missing) > 0 {
+		report := Case{Group: "suite", Name: "not_implemented", Run: func(t T, _ Harness) {
+			for _, need := range []Need{NeedOwners, NeedTransactions, NeedPlant, NeedKill} {
+				if groups := missing[need]; groups != nil {
+					t.Logf("without %s: %s", need, strings.Join(groups, ", "))
+				}
+			}
+		}}
+		runOne(t, "", report, h)
+	}
+}
+
+// means finds out what there is to run cases with.
+func means(t T, h Harness) map[Need]bool {
+	t.Helper()
+	if h.New == nil {
+		t.Fatalf("the harness has no New")
+	}
+	b, err := h.New(t)(t.Context(), OpenOptions{})
+	if err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	defer func() { _ = b.Close() }()
+	has := store.CapabilitiesOf(b)
+	return map[Need]bool{
+		NeedOwners: has.Owners, NeedTransactions: has.Transactions && has.Owners,
+		NeedPlant: h.Plant != nil, NeedKill: h.Kill != nil,
+	}
+}
+
+// lacks returns the first need that is not met, or nothing.
+func (c Case) lacks(has map[Need]bool) Need {
+	for _, need := range c.Needs {
+		if !has[need] {
+			return need
+		}
+	}
+	return ""
+}
+
+// runOne runs a case as a subtest where t has subtests. Elsewhere it reports
+// what the case reports, with the case in front.
+func runOne(t T, prefix string, c Case, h Harness) {
+	t.Helper()
+	name := prefix + c.String()
+	if tt, ok := t.(*testing.T); ok {
+		tt.Run(name, func(t *testing.T) { c.Run(t, h) })
+		return
+	}
+	v := c.Try(t.Context(), h)
+	for _, line := range v.Log {
+		t.Logf("%s: %s", name, line)
+	}
+	for _, failure := range v.Failures {
+		t.Errorf("%s: %s", name, failure)
+	}
+}
