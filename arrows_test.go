@@ -15,6 +15,7 @@ var floors = [][]string{
 	{""},
 	{"durable"},
 	{"store", "conformance"},
+	{"store/internal/group"},
 	{"store/memory", "store/sqlite"},
 	{"storetest"},
 	{"examples/quickstart", "internal/benchtable"},

@@ -15,10 +15,10 @@ import (
 // migrate brings the file into WAL mode and runs the steps that are missing, in
 // one immediate transaction, so that many processes may do it at once.
 func (s *Store) migrate(ctx context.Context) error {
-	if err := s.queue.enter(ctx, s.options.BusyTimeout); err != nil {
+	if err := s.queue.Enter(ctx, s.options.BusyTimeout); err != nil {
 		return err
 	}
-	defer s.queue.leave()
+	defer s.queue.Leave()
 	if err := s.becomeWAL(ctx); err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/countersign/countersign"
 	"github.com/countersign/countersign/store"
+	"github.com/countersign/countersign/store/internal/group"
 	_ "modernc.org/sqlite" // the driver "sqlite"
 )
 
@@ -62,7 +63,7 @@ type Store struct {
 	readOnly bool
 	options  Options
 	stmts    *statements
-	queue    *queue
+	queue    *group.Queue
 	writer   *writer
 	readers  chan *reader // idle connections for reading, if the pool is the store's own
 	closed   atomic.Bool
@@ -172,7 +173,7 @@ func newStore(db *sql.DB, options Options) *Store {
 		db:      db,
 		options: options,
 		stmts:   newStatements(options.Prefix),
-		queue:   newQueue(),
+		queue:   group.NewQueue(),
 		writer:  &writer{db: db, busy: options.BusyTimeout},
 		readers: make(chan *reader, maxIdleReaders),
 	}
@@ -213,10 +214,10 @@ func (s *Store) Close() error {
 	if s == nil || s.queue == nil || !s.closed.CompareAndSwap(false, true) {
 		return nil
 	}
-	err := s.queue.enter(context.Background(), s.options.BusyTimeout)
+	err := s.queue.Enter(context.Background(), s.options.BusyTimeout)
 	if err == nil {
 		s.writer.drop()
-		s.queue.leave()
+		s.queue.Leave()
 	}
 	for {
 		select {

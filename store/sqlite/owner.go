@@ -7,71 +7,15 @@ import (
 	"slices"
 	"time"
 
-	"github.com/countersign/countersign"
 	"github.com/countersign/countersign/durable"
 	"github.com/countersign/countersign/store"
 )
 
-// An executor carries requests out: the store in groups, a transaction at once.
+// An executor reads: the store in a transaction of its own, a Tx in the one that
+// is there.
 type executor interface {
-	write(ctx context.Context, r *request) error
 	read(ctx context.Context, f func(session) error) error
 	texts() *statements
-	settlement() *countersign.Settlement
-}
-
-func create(ctx context.Context, x executor, req durable.CreateOwner) (durable.Head, error) {
-	if err := req.Check(); err != nil {
-		return durable.Head{}, err
-	}
-	r := &request{op: "create owner", touch: req.Touch(), rule: func(s durable.Slice) (durable.Plan, error) {
-		return durable.DecideCreate(s, req)
-	}}
-	err := x.write(ctx, r)
-	return r.plan.Head, err
-}
-
-func commit(ctx context.Context, x executor, c durable.Commit) (durable.Committed, error) {
-	if err := c.Check(); err != nil {
-		return durable.Committed{}, err
-	}
-	if ctx != nil && ctx.Done() != nil {
-		c = c.Clone() // the caller may be gone while the group is written
-	}
-	r := &request{op: "commit", touch: c.Touch(), size: c.Size(), rule: func(s durable.Slice) (durable.Plan, error) {
-		return durable.Decide(s, c)
-	}}
-	if err := x.write(ctx, r); err != nil {
-		return durable.Committed{}, err
-	}
-	return durable.Committed{Through: r.plan.Through, Duplicate: r.plan.Duplicate, Settlement: x.settlement()}, nil
-}
-
-func advance(ctx context.Context, x executor, req durable.AdvanceFence) (durable.Head, error) {
-	if err := req.Check(); err != nil {
-		return durable.Head{}, err
-	}
-	r := &request{op: "advance fence", touch: req.Touch(), rule: func(s durable.Slice) (durable.Plan, error) {
-		return durable.DecideFence(s, req)
-	}}
-	err := x.write(ctx, r)
-	return r.plan.Head, err
-}
-
-func record(ctx context.Context, x executor, req durable.RecordReceipt) (durable.ReceiptRecorded, error) {
-	if err := req.Check(); err != nil {
-		return durable.ReceiptRecorded{}, err
-	}
-	if ctx != nil && ctx.Done() != nil {
-		req.Receipt.Payload = req.Receipt.Payload.Clone()
-	}
-	r := &request{op: "record receipt", touch: req.Touch(), size: len(req.Receipt.Payload.Bytes), rule: func(s durable.Slice) (durable.Plan, error) {
-		return durable.DecideReceipt(s, req)
-	}}
-	if err := x.write(ctx, r); err != nil {
-		return durable.ReceiptRecorded{}, err
-	}
-	return durable.ReceiptRecorded{RecordedAt: r.plan.Through, Fence: r.plan.Fence, Duplicate: r.plan.Duplicate, Settlement: x.settlement()}, nil
 }
 
 func load(ctx context.Context, x executor, req durable.LoadOwner) (durable.Image, error) {

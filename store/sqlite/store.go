@@ -3,13 +3,13 @@ package sqlite
 import (
 	"context"
 
-	"github.com/countersign/countersign"
 	"github.com/countersign/countersign/durable"
 	"github.com/countersign/countersign/store"
+	"github.com/countersign/countersign/store/internal/group"
 )
 
 // write queues the request for the next group and waits for its verdict.
-func (s *Store) write(ctx context.Context, r *request) error {
+func (s *Store) write(ctx context.Context, r *group.Request) error {
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
@@ -19,15 +19,14 @@ func (s *Store) write(ctx context.Context, r *request) error {
 	if ctx.Value(inBody{s}) != nil {
 		return store.ErrNestedTransaction
 	}
-	return s.queue.do(ctx, r, s.options.BusyTimeout, s.flush)
+	return s.queue.Do(ctx, r, s.options.BusyTimeout, s.flush)
 }
 
-func (s *Store) texts() *statements                  { return s.stmts }
-func (s *Store) settlement() *countersign.Settlement { return nil }
+func (s *Store) texts() *statements { return s.stmts }
 
 // CreateOwner implements [durable.Store].
 func (s *Store) CreateOwner(ctx context.Context, req durable.CreateOwner) (durable.Head, error) {
-	return create(ctx, s, req)
+	return group.CreateOwner(ctx, s.write, req)
 }
 
 // LoadOwner implements [durable.Store].
@@ -37,17 +36,17 @@ func (s *Store) LoadOwner(ctx context.Context, req durable.LoadOwner) (durable.I
 
 // CommitOwner implements [durable.Store].
 func (s *Store) CommitOwner(ctx context.Context, c durable.Commit) (durable.Committed, error) {
-	return commit(ctx, s, c)
+	return group.CommitOwner(ctx, s.write, nil, c)
 }
 
 // AdvanceFence implements [durable.Store].
 func (s *Store) AdvanceFence(ctx context.Context, req durable.AdvanceFence) (durable.Head, error) {
-	return advance(ctx, s, req)
+	return group.AdvanceFence(ctx, s.write, req)
 }
 
 // RecordReceipt implements [durable.Store].
 func (s *Store) RecordReceipt(ctx context.Context, req durable.RecordReceipt) (durable.ReceiptRecorded, error) {
-	return record(ctx, s, req)
+	return group.RecordReceipt(ctx, s.write, nil, req)
 }
 
 // ReadHistory implements [durable.Store].

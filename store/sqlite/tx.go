@@ -9,6 +9,7 @@ import (
 	"github.com/countersign/countersign"
 	"github.com/countersign/countersign/durable"
 	"github.com/countersign/countersign/store"
+	"github.com/countersign/countersign/store/internal/group"
 )
 
 // inBody marks the context of a transaction's body on a store.
@@ -83,10 +84,10 @@ func (s *Store) Atomically(ctx context.Context, body func(ctx context.Context, t
 	if ctx.Value(inBody{s}) != nil {
 		return store.ErrNestedTransaction
 	}
-	if err := s.queue.enter(ctx, s.options.BusyTimeout); err != nil {
+	if err := s.queue.Enter(ctx, s.options.BusyTimeout); err != nil {
 		return err
 	}
-	defer s.queue.leave()
+	defer s.queue.Leave()
 	if s.closed.Load() {
 		return store.ErrClosed
 	}
@@ -126,7 +127,7 @@ func (s *Store) Atomically(ctx context.Context, body func(ctx context.Context, t
 }
 
 // write decides and writes one request.
-func (t *Tx) write(ctx context.Context, r *request) error {
+func (t *Tx) write(ctx context.Context, r *group.Request) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err := t.ready(ctx); err != nil {
@@ -141,15 +142,15 @@ func (t *Tx) write(ctx context.Context, r *request) error {
 	// From here on the caller's context must not interrupt: SQLite answers an
 	// interrupted write by rolling the whole transaction back.
 	ctx = context.WithoutCancel(ctx)
-	g := newGroup(t.s, t.stmts)
-	batch := []*request{r}
-	if err := g.decide(ctx, batch); err != nil {
+	b := newBatch(t.s, t.stmts)
+	one := []*group.Request{r}
+	if err := b.decide(ctx, one); err != nil {
 		return t.breaks(err)
 	}
-	if r.err != nil || !r.plan.Writes {
-		return r.err
+	if !r.Writes() {
+		return r.Err
 	}
-	if err := t.writeWhole(ctx, g, batch); err != nil {
+	if err := t.writeWhole(ctx, b, one); err != nil {
 		return t.breaks(err)
 	}
 	return nil
@@ -157,11 +158,11 @@ func (t *Tx) write(ctx context.Context, r *request) error {
 
 // writeWhole writes all of a request or nothing of it, so that a caller who
 // commits in spite of an error does not commit half a request.
-func (t *Tx) writeWhole(ctx context.Context, g *group, batch []*request) error {
+func (t *Tx) writeWhole(ctx context.Context, b *batch, one []*group.Request) error {
 	if err := t.s.exec(ctx, "SAVEPOINT countersign_request", nil); err != nil {
 		return err
 	}
-	err := g.write(ctx, batch)
+	err := b.write(ctx, one)
 	if err != nil {
 		// If SQLite has rolled back by itself, there is no savepoint any more.
 		_ = t.s.exec(ctx, "ROLLBACK TO countersign_request", nil)
@@ -195,12 +196,11 @@ func (t *Tx) ready(ctx context.Context) error {
 	return store.CheckContext(ctx)
 }
 
-func (t *Tx) texts() *statements                  { return t.stmts }
-func (t *Tx) settlement() *countersign.Settlement { return t.settled }
+func (t *Tx) texts() *statements { return t.stmts }
 
 // CreateOwner implements [durable.Store].
 func (t *Tx) CreateOwner(ctx context.Context, req durable.CreateOwner) (durable.Head, error) {
-	return create(ctx, t, req)
+	return group.CreateOwner(ctx, t.write, req)
 }
 
 // LoadOwner implements [durable.Store].
@@ -210,17 +210,17 @@ func (t *Tx) LoadOwner(ctx context.Context, req durable.LoadOwner) (durable.Imag
 
 // CommitOwner implements [durable.Store].
 func (t *Tx) CommitOwner(ctx context.Context, c durable.Commit) (durable.Committed, error) {
-	return commit(ctx, t, c)
+	return group.CommitOwner(ctx, t.write, t.settled, c)
 }
 
 // AdvanceFence implements [durable.Store].
 func (t *Tx) AdvanceFence(ctx context.Context, req durable.AdvanceFence) (durable.Head, error) {
-	return advance(ctx, t, req)
+	return group.AdvanceFence(ctx, t.write, req)
 }
 
 // RecordReceipt implements [durable.Store].
 func (t *Tx) RecordReceipt(ctx context.Context, req durable.RecordReceipt) (durable.ReceiptRecorded, error) {
-	return record(ctx, t, req)
+	return group.RecordReceipt(ctx, t.write, t.settled, req)
 }
 
 // ReadHistory implements [durable.Store].

@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/countersign/countersign/durable"
 	"github.com/countersign/countersign/store"
+	"github.com/countersign/countersign/store/internal/group"
 	lib "modernc.org/sqlite/lib"
 )
 
@@ -107,32 +107,20 @@ func (w *writer) raw(f func() error) error {
 	return w.conn.Raw(func(any) error { return f() })
 }
 
-// flush is queue.do's: it opens a transaction, takes the requests that wait by
+// flush is [group.Queue.Do]'s: it opens a transaction, takes the requests that wait by
 // then, and settles them. r is the caller's own.
-func (s *Store) flush(ctx context.Context, r *request) {
+func (s *Store) flush(ctx context.Context, r *group.Request) {
 	err := error(store.ErrClosed)
 	if !s.closed.Load() {
 		err = s.writer.begin(ctx)
 	}
 	if err != nil {
-		if s.queue.withdraw(r) {
-			r.err = err
-			close(r.done)
-		}
+		s.queue.Reject(r, err)
 		return
 	}
-	batch := s.queue.take()
-	for _, r := range batch {
-		// What a request says if a panic keeps this function from settling it.
-		r.err = &durable.UnknownOutcomeError{Op: r.op, Owner: r.touch.Owner, Err: errUnsettled}
-	}
 	started := time.Now()
-	defer func() {
-		s.queue.settled(len(batch), time.Since(started))
-		for _, r := range batch {
-			close(r.done)
-		}
-	}()
+	batch := s.queue.Take()
+	defer func() { s.queue.Settle(batch, time.Since(started)) }()
 	err = s.writeGroup(batch)
 	if err == nil || len(batch) == 1 {
 		return
@@ -141,24 +129,22 @@ func (s *Store) flush(ctx context.Context, r *request) {
 	// written by itself, so that it fails alone.
 	for _, r := range batch {
 		if err := s.writer.begin(context.Background()); err != nil {
-			r.plan, r.err = durable.Plan{}, err
+			r.Fail(err)
 			continue
 		}
-		_ = s.writeGroup([]*request{r}) // r.err says it
+		_ = s.writeGroup([]*group.Request{r}) // r.Err says it
 	}
 }
-
-var errUnsettled = errors.New("sqlite: the group was not finished")
 
 // writeGroup decides, writes and commits the requests in the open transaction.
 // If it returns an error, nothing was written, every request has an error, and
 // the transaction is over.
-func (s *Store) writeGroup(batch []*request) error {
+func (s *Store) writeGroup(batch []*group.Request) error {
 	fail := func(err error) error {
 		s.writer.rollback()
 		err = wrap(err, s.options.BusyTimeout)
 		for _, r := range batch {
-			r.plan, r.err = durable.Plan{}, err
+			r.Fail(err)
 		}
 		return err
 	}
@@ -166,11 +152,11 @@ func (s *Store) writeGroup(batch []*request) error {
 	sess := s.writer.s
 	if rawErr := s.writer.raw(func() error {
 		ctx := context.Background() // a group never runs under a caller's context
-		g := newGroup(sess, s.stmts)
-		if err = g.decide(ctx, batch); err != nil {
+		b := newBatch(sess, s.stmts)
+		if err = b.decide(ctx, batch); err != nil {
 			return nil
 		}
-		err = g.write(ctx, batch)
+		err = b.write(ctx, batch)
 		return nil
 	}); rawErr != nil {
 		err = rawErr
@@ -187,13 +173,12 @@ func (s *Store) writeGroup(batch []*request) error {
 	}
 	s.writer.drop()
 	for _, r := range batch {
-		if r.err == nil && r.plan.Writes {
-			r.err = &durable.UnknownOutcomeError{Op: r.op, Owner: r.touch.Owner, Err: err}
+		if r.Writes() {
+			r.Unknown(err)
 		} else {
 			// It writes nothing, but its verdict may rest on a neighbour's write.
-			r.err = &store.UnavailableError{Reason: "the transaction that it was decided in may not have been committed", Err: err}
+			r.Fail(&store.UnavailableError{Reason: "the transaction that it was decided in may not have been committed", Err: err})
 		}
-		r.plan = durable.Plan{}
 	}
 	return nil
 }

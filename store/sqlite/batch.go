@@ -6,11 +6,12 @@ import (
 	"fmt"
 
 	"github.com/countersign/countersign/durable"
+	"github.com/countersign/countersign/store/internal/group"
 )
 
-// A group is a list of requests that are decided one after another and written
-// together, in one transaction.
-type group struct {
+// A batch is requests that are decided one after another and written together, in
+// one transaction.
+type batch struct {
 	s     session
 	stmts *statements
 
@@ -19,100 +20,96 @@ type group struct {
 	ids    map[int64]string          // and back
 }
 
-func newGroup(s session, stmts *statements) *group {
-	return &group{s: s, stmts: stmts, slices: map[string]*durable.Slice{}, keys: map[string]int64{}, ids: map[int64]string{}}
+func newBatch(s session, stmts *statements) *batch {
+	return &batch{s: s, stmts: stmts, slices: map[string]*durable.Slice{}, keys: map[string]int64{}, ids: map[int64]string{}}
 }
 
 // decide reads what the requests touch and asks each request's rule, in order.
 // A rule sees what the requests before it will write. The verdicts are in the
 // requests; an error here is one of the database.
-func (g *group) decide(ctx context.Context, requests []*request) error {
-	if err := g.load(ctx, requests); err != nil {
+func (b *batch) decide(ctx context.Context, requests []*group.Request) error {
+	if err := b.load(ctx, requests); err != nil {
 		return err
 	}
 	for _, r := range requests {
-		slice := g.slices[r.touch.Owner]
-		r.plan, r.err = r.rule(*slice)
-		if r.err == nil {
-			slice.Apply(r.plan)
-		}
+		r.Decide(b.slices[r.Touch.Owner])
 	}
 	return nil
 }
 
 // load reads the slices that the requests touch, one statement for each kind of
 // record.
-func (g *group) load(ctx context.Context, requests []*request) error {
-	owners := newRows(g.stmts.owners, len(requests))
+func (b *batch) load(ctx context.Context, requests []*group.Request) error {
+	owners := newRows(b.stmts.owners, len(requests))
 	for _, r := range requests {
-		if g.slices[r.touch.Owner] == nil {
-			g.slices[r.touch.Owner] = &durable.Slice{}
-			owners.add(r.touch.Owner)
+		if b.slices[r.Touch.Owner] == nil {
+			b.slices[r.Touch.Owner] = &durable.Slice{}
+			owners.add(r.Touch.Owner)
 		}
 	}
-	if err := owners.query(ctx, g.s, func(v []driver.Value) error {
+	if err := owners.query(ctx, b.s, func(v []driver.Value) error {
 		head, err := headOf(v[0], v[2], v[3], v[4])
 		if err != nil {
 			return err
 		}
 		key := v[1].(int64)
-		g.keys[head.Owner], g.ids[key] = key, head.Owner
-		g.slices[head.Owner].Head = &head
+		b.keys[head.Owner], b.ids[key] = key, head.Owner
+		b.slices[head.Owner].Head = &head
 		return nil
 	}); err != nil {
 		return err
 	}
 
-	inbox := newRows(g.stmts.inbox, len(requests))
-	effects := newRows(g.stmts.effects, len(requests))
-	receipts := newRows(g.stmts.receipts, 0)
-	receiptOf := newRows(g.stmts.receiptOf, 0)
+	inbox := newRows(b.stmts.inbox, len(requests))
+	effects := newRows(b.stmts.effects, len(requests))
+	receipts := newRows(b.stmts.receipts, 0)
+	receiptOf := newRows(b.stmts.receiptOf, 0)
 	for _, r := range requests {
-		key, ok := g.keys[r.touch.Owner]
+		key, ok := b.keys[r.Touch.Owner]
 		if !ok {
 			continue // a new owner has no records
 		}
-		for _, id := range r.touch.Inbox {
+		for _, id := range r.Touch.Inbox {
 			inbox.add(key, id)
 		}
-		for _, id := range r.touch.Effects {
+		for _, id := range r.Touch.Effects {
 			effects.add(key, id)
-			if len(r.touch.Receipts) > 0 {
+			if len(r.Touch.Receipts) > 0 {
 				receiptOf.add(key, id)
 			}
 		}
-		for _, id := range r.touch.Receipts {
+		for _, id := range r.Touch.Receipts {
 			receipts.add(key, id)
 		}
 	}
-	if err := inbox.query(ctx, g.s, func(v []driver.Value) error {
+	if err := inbox.query(ctx, b.s, func(v []driver.Value) error {
 		rec := inboxOf(v[1:])
-		put(&g.slice(v[0]).Inbox, rec.ID, rec)
+		put(&b.slice(v[0]).Inbox, rec.ID, rec)
 		return nil
 	}); err != nil {
 		return err
 	}
-	if err := effects.query(ctx, g.s, func(v []driver.Value) error {
+	if err := effects.query(ctx, b.s, func(v []driver.Value) error {
 		effect := effectOf(v[1:])
-		put(&g.slice(v[0]).Effects, effect.ID, effect)
+		put(&b.slice(v[0]).Effects, effect.ID, effect)
 		return nil
 	}); err != nil {
 		return err
 	}
-	if err := receipts.query(ctx, g.s, func(v []driver.Value) error {
+	if err := receipts.query(ctx, b.s, func(v []driver.Value) error {
 		receipt := receiptOfRow(v[1:])
-		put(&g.slice(v[0]).Receipts, receipt.ID, receipt)
+		put(&b.slice(v[0]).Receipts, receipt.ID, receipt)
 		return nil
 	}); err != nil {
 		return err
 	}
-	return receiptOf.query(ctx, g.s, func(v []driver.Value) error {
-		put(&g.slice(v[0]).ReceiptOf, v[1].(string), v[2].(string))
+	return receiptOf.query(ctx, b.s, func(v []driver.Value) error {
+		put(&b.slice(v[0]).ReceiptOf, v[1].(string), v[2].(string))
 		return nil
 	})
 }
 
-func (g *group) slice(key driver.Value) *durable.Slice { return g.slices[g.ids[key.(int64)]] }
+func (b *batch) slice(key driver.Value) *durable.Slice { return b.slices[b.ids[key.(int64)]] }
 
 func put[V any](m *map[string]V, id string, v V) {
 	if *m == nil {
@@ -123,8 +120,8 @@ func put[V any](m *map[string]V, id string, v V) {
 
 // write writes the plans of all requests that were not refused, one statement
 // for each kind of record.
-func (g *group) write(ctx context.Context, requests []*request) error {
-	if err := g.createOwners(ctx, requests); err != nil {
+func (b *batch) write(ctx context.Context, requests []*group.Request) error {
+	if err := b.createOwners(ctx, requests); err != nil {
 		return err
 	}
 	heads := map[string]durable.Head{} // an owner moves once, to where the last plan leaves it
@@ -132,61 +129,61 @@ func (g *group) write(ctx context.Context, requests []*request) error {
 	snapshots := map[string]*durable.Record{}
 	receipted := map[effectKey]string{} // receipts of this group, by effect
 	for _, r := range requests {
-		if r.err != nil || !r.plan.Writes {
+		if !r.Writes() {
 			continue
 		}
-		owner := r.touch.Owner
+		owner := r.Touch.Owner
 		if _, seen := heads[owner]; !seen {
 			order = append(order, owner)
 		}
-		heads[owner] = r.plan.Head
-		if r.plan.Snapshot != nil {
-			snapshots[owner] = r.plan.Snapshot
+		heads[owner] = r.Plan.Head
+		if r.Plan.Snapshot != nil {
+			snapshots[owner] = r.Plan.Snapshot
 		}
-		for _, receipt := range r.plan.Receipts {
-			receipted[effectKey{g.keys[owner], receipt.EffectID}] = receipt.ID
+		for _, receipt := range r.Plan.Receipts {
+			receipted[effectKey{b.keys[owner], receipt.EffectID}] = receipt.ID
 		}
 	}
 
-	move := newRows(g.stmts.moveOwners, len(order))
-	snapshot := newRows(g.stmts.putSnapshots, len(snapshots))
+	move := newRows(b.stmts.moveOwners, len(order))
+	snapshot := newRows(b.stmts.putSnapshots, len(snapshots))
 	for _, owner := range order {
-		head, key := heads[owner], g.keys[owner]
+		head, key := heads[owner], b.keys[owner]
 		move.add(key, int64(head.Position), int64(head.Fence))
 		if s := snapshots[owner]; s != nil {
 			snapshot.add(key, int64(s.Position), int64(s.Payload.SchemaVersion), int64(s.Payload.CodecVersion), blob(s.Payload.Bytes))
 		}
 	}
-	history := newRows(g.stmts.insertHistory, len(requests))
-	inbox := newRows(g.stmts.insertInbox, len(requests))
-	outbox := newRows(g.stmts.insertOutbox, len(requests))
-	receipts := newRows(g.stmts.insertReceipts, len(receipted))
+	history := newRows(b.stmts.insertHistory, len(requests))
+	inbox := newRows(b.stmts.insertInbox, len(requests))
+	outbox := newRows(b.stmts.insertOutbox, len(requests))
+	receipts := newRows(b.stmts.insertReceipts, len(receipted))
 	for _, r := range requests {
-		if r.err != nil || !r.plan.Writes {
+		if !r.Writes() {
 			continue
 		}
-		key := g.keys[r.touch.Owner]
-		for _, e := range r.plan.Events {
+		key := b.keys[r.Touch.Owner]
+		for _, e := range r.Plan.Events {
 			history.add(key, int64(e.Position), int64(e.Payload.SchemaVersion), int64(e.Payload.CodecVersion), blob(e.Payload.Bytes))
 		}
-		if in := r.plan.Inbox; in != nil {
+		if in := r.Plan.Inbox; in != nil {
 			inbox.add(key, in.ID, blob(in.Fingerprint), int64(in.CommittedThrough))
 		}
-		for _, e := range r.plan.Effects {
+		for _, e := range r.Plan.Effects {
 			outbox.add(key, e.ID, int64(e.AcceptedAt), int64(e.Payload.SchemaVersion), int64(e.Payload.CodecVersion), blob(e.Payload.Bytes),
 				takeReceipt(receipted, effectKey{key, e.ID}))
 		}
-		for _, rc := range r.plan.Receipts {
+		for _, rc := range r.Plan.Receipts {
 			receipts.add(key, rc.ID, rc.EffectID, string(rc.Outcome), int64(rc.RecordedAt), int64(rc.Fence),
 				int64(rc.Payload.SchemaVersion), int64(rc.Payload.CodecVersion), blob(rc.Payload.Bytes))
 		}
 	}
-	mark := newRows(g.stmts.markReceipted, len(receipted)) // effects that were in the outbox before
+	mark := newRows(b.stmts.markReceipted, len(receipted)) // effects that were in the outbox before
 	for effect, receipt := range receipted {
 		mark.add(effect.owner, effect.id, receipt)
 	}
 	for _, rows := range []*rows{move, history, snapshot, inbox, outbox, mark, receipts} {
-		if err := rows.exec(ctx, g.s); err != nil {
+		if err := rows.exec(ctx, b.s); err != nil {
 			return err
 		}
 	}
@@ -209,26 +206,26 @@ func takeReceipt(receipted map[effectKey]string, effect effectKey) driver.Value 
 }
 
 // createOwners inserts the new owners, since the other records need their keys.
-func (g *group) createOwners(ctx context.Context, requests []*request) error {
-	created := newRows(g.stmts.insertOwners, 0)
-	keys := newRows(g.stmts.owners, 0)
+func (b *batch) createOwners(ctx context.Context, requests []*group.Request) error {
+	created := newRows(b.stmts.insertOwners, 0)
+	keys := newRows(b.stmts.owners, 0)
 	for _, r := range requests {
-		if r.err != nil || !r.plan.Creates {
+		if !r.Writes() || !r.Plan.Creates {
 			continue
 		}
-		mode, err := modeNumber(r.plan.Head.Mode)
+		mode, err := modeNumber(r.Plan.Head.Mode)
 		if err != nil {
 			return err
 		}
-		created.add(r.touch.Owner, mode, int64(r.plan.Head.Position), int64(r.plan.Head.Fence))
-		keys.add(r.touch.Owner)
+		created.add(r.Touch.Owner, mode, int64(r.Plan.Head.Position), int64(r.Plan.Head.Fence))
+		keys.add(r.Touch.Owner)
 	}
-	if err := created.exec(ctx, g.s); err != nil {
+	if err := created.exec(ctx, b.s); err != nil {
 		return err
 	}
-	return keys.query(ctx, g.s, func(v []driver.Value) error {
+	return keys.query(ctx, b.s, func(v []driver.Value) error {
 		owner, key := v[0].(string), v[1].(int64)
-		g.keys[owner], g.ids[key] = key, owner
+		b.keys[owner], b.ids[key] = key, owner
 		return nil
 	})
 }

@@ -1,7 +1,8 @@
-package sqlite
+package group
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"sync"
 	"time"
@@ -16,38 +17,31 @@ const (
 	maxGroupBytes = 16 << 20 // and their size
 )
 
-// A request is one write, on its way to a group.
-type request struct {
-	op    string // as in durable.UnknownOutcomeError
-	touch durable.Touch
-	size  int // in bytes, about
-	rule  func(durable.Slice) (durable.Plan, error)
+var errUnsettled = errors.New("group: the group was not finished")
 
-	taken bool          // guarded by queue.mu: a group has it, it can't be withdrawn
-	done  chan struct{} // closed when plan and err are set
-	plan  durable.Plan
-	err   error
-}
-
-// A queue holds the requests that wait for the next group. Whoever holds lead
+// A Queue holds the requests that wait for the next group. Whoever holds lead
 // writes: one caller for those behind it, or the body of a transaction. No
 // goroutine is needed.
-type queue struct {
+type Queue struct {
 	lead chan struct{} // capacity 1
 
 	mu      sync.Mutex
-	waiting []*request
+	waiting []*Request
 
 	// What the next group waits for; only the holder of lead looks at them.
 	expected int
 	patience time.Duration
 }
 
-func newQueue() *queue { return &queue{lead: make(chan struct{}, 1)} }
+// NewQueue returns an empty queue.
+func NewQueue() *Queue { return &Queue{lead: make(chan struct{}, 1)} }
 
-// do queues the request and waits for its verdict. It calls flush whenever this
-// caller holds the lead; flush takes requests with take and settles them.
-func (q *queue) do(ctx context.Context, r *request, busy time.Duration, flush func(context.Context, *request)) error {
+// Do queues the request and waits for its verdict, at most for the time busy
+// before it is taken. It calls flush when this caller holds the lead: flush takes
+// a group with Take and settles it with Settle, or fails r alone with Reject.
+//
+// After an error the request must not be looked at: a group may still work on it.
+func (q *Queue) Do(ctx context.Context, r *Request, busy time.Duration, flush func(context.Context, *Request)) error {
 	r.done = make(chan struct{})
 	q.mu.Lock()
 	q.waiting = append(q.waiting, r)
@@ -57,7 +51,7 @@ func (q *queue) do(ctx context.Context, r *request, busy time.Duration, flush fu
 	for {
 		select {
 		case <-r.done:
-			return r.err
+			return r.Err
 		case q.lead <- struct{}{}:
 			q.leadGroup(ctx, r, flush)
 		case <-ctx.Done():
@@ -66,9 +60,9 @@ func (q *queue) do(ctx context.Context, r *request, busy time.Duration, flush fu
 			}
 			select {
 			case <-r.done: // the verdict was there already
-				return r.err
+				return r.Err
 			default:
-				return &durable.UnknownOutcomeError{Op: r.op, Owner: r.touch.Owner, Err: countersign.ContextError(ctx)}
+				return &durable.UnknownOutcomeError{Op: r.Op, Owner: r.Touch.Owner, Err: countersign.ContextError(ctx)}
 			}
 		case <-timer.C:
 			if q.withdraw(r) {
@@ -79,8 +73,8 @@ func (q *queue) do(ctx context.Context, r *request, busy time.Duration, flush fu
 }
 
 // leadGroup flushes and gives the lead back.
-func (q *queue) leadGroup(ctx context.Context, r *request, flush func(context.Context, *request)) {
-	defer q.leave()
+func (q *Queue) leadGroup(ctx context.Context, r *Request, flush func(context.Context, *Request)) {
+	defer q.Leave()
 	select {
 	case <-r.done: // a group settled it just before
 	default:
@@ -88,8 +82,8 @@ func (q *queue) leadGroup(ctx context.Context, r *request, flush func(context.Co
 	}
 }
 
-// enter waits for the lead without a request.
-func (q *queue) enter(ctx context.Context, busy time.Duration) error {
+// Enter waits for the lead without a request.
+func (q *Queue) Enter(ctx context.Context, busy time.Duration) error {
 	timer := time.NewTimer(busy)
 	defer timer.Stop()
 	select {
@@ -102,10 +96,11 @@ func (q *queue) enter(ctx context.Context, busy time.Duration) error {
 	}
 }
 
-func (q *queue) leave() { <-q.lead }
+// Leave gives the lead back.
+func (q *Queue) Leave() { <-q.lead }
 
 // withdraw removes a request that no group has taken, and reports whether it did.
-func (q *queue) withdraw(r *request) bool {
+func (q *Queue) withdraw(r *Request) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if r.taken {
@@ -125,38 +120,55 @@ func (q *queue) withdraw(r *request) bool {
 // of what it can be. It waits for as many as there were, but for no more than a
 // small part of what a group takes; if they don't come, it will not wait for them
 // again.
-func (q *queue) gather() {
+func (q *Queue) gather() {
 	for deadline := time.Now().Add(q.patience); ; runtime.Gosched() {
-		q.mu.Lock()
-		n := len(q.waiting)
-		q.mu.Unlock()
-		if n >= q.expected || !time.Now().Before(deadline) {
+		if q.Waiting() >= q.expected || !time.Now().Before(deadline) {
 			return
 		}
 	}
 }
 
-// settled remembers how many callers there are, after a group that took so long.
-func (q *queue) settled(group int, took time.Duration) {
+// Settle gives the callers of a group their verdicts, after it took so long.
+func (q *Queue) Settle(batch []*Request, took time.Duration) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.expected = min(group+len(q.waiting), maxGroup)
+	q.expected = min(len(batch)+len(q.waiting), maxGroup)
 	q.patience = min(took/8, 200*time.Microsecond)
+	q.mu.Unlock()
+	for _, r := range batch {
+		close(r.done)
+	}
 }
 
-// take removes the requests of the next group, in the order of their arrival.
-func (q *queue) take() []*request {
+// Reject gives a request that no group has taken an error, if it still waits.
+func (q *Queue) Reject(r *Request, err error) {
+	if q.withdraw(r) {
+		r.Fail(err)
+		close(r.done)
+	}
+}
+
+// Waiting returns how many requests wait for the next group.
+func (q *Queue) Waiting() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.waiting)
+}
+
+// Take removes the requests of the next group, in the order of their arrival.
+func (q *Queue) Take() []*Request {
 	q.gather()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	size := 0
 	n := 0
-	for n < len(q.waiting) && n < maxGroup && (n == 0 || size+q.waiting[n].size <= maxGroupBytes) {
-		size += q.waiting[n].size
+	for n < len(q.waiting) && n < maxGroup && (n == 0 || size+q.waiting[n].Size <= maxGroupBytes) {
+		size += q.waiting[n].Size
 		q.waiting[n].taken = true
+		// What it says if a panic keeps its group from giving a verdict.
+		q.waiting[n].Unknown(errUnsettled)
 		n++
 	}
 	batch := q.waiting[:n:n]
-	q.waiting = append([]*request(nil), q.waiting[n:]...)
+	q.waiting = append([]*Request(nil), q.waiting[n:]...)
 	return batch
 }
