@@ -359,3 +359,41 @@ func TestFailureInACallersTransactionLeavesNoHalfRequest(t *testing.T) {
 	var n int
 	require.NoError(t, s.DB().QueryRow("SELECT count(*) FROM mine").Scan(&n), "the caller's own statements stand")
 }
+
+// A writer that another handle keeps waiting for longer than the busy timeout
+// gives up with a typed error and without a trace; one whose context ends gives
+// up then (B33).
+func TestBusyFile(t *testing.T) {
+	path := made(t)
+	s, err := sqlite.Open(t.Context(), path, &sqlite.Options{BusyTimeout: 100 * time.Millisecond})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	rival, err := callersDB(t, path).Conn(t.Context())
+	require.NoError(t, err)
+	_, err = rival.ExecContext(t.Context(), "BEGIN IMMEDIATE")
+	require.NoError(t, err)
+
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			_, err := s.CommitOwner(t.Context(), commitTo("a", 1))
+			var busy *store.BusyError
+			assert.ErrorAs(t, err, &busy)
+			assert.ErrorIs(t, err, countersign.ErrRetryable)
+		})
+	}
+	wg.Wait()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = s.CommitOwner(ctx, commitTo("a", 1))
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, err, countersign.ErrRetryable)
+	img, err := s.LoadOwner(t.Context(), durable.LoadOwner{Owner: "a"}) // reading is possible
+	require.NoError(t, err)
+	require.EqualValues(t, 1, img.Position)
+
+	_, err = rival.ExecContext(t.Context(), "ROLLBACK")
+	require.NoError(t, err)
+	_, err = s.CommitOwner(t.Context(), commitTo("a", 1))
+	require.NoError(t, err)
+}

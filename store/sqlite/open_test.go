@@ -376,3 +376,20 @@ func TestIntegersAtTheLimits(t *testing.T) {
 	_, err = s.CreateOwner(t.Context(), durable.CreateOwner{Owner: "too far", Mode: durable.Snapshot, Fence: 1 << 63})
 	require.ErrorIs(t, err, countersign.ErrMalformed)
 }
+
+// Every connection of the store's own pool has the pragmas, not only the first.
+func TestPragmasOnEveryConnection(t *testing.T) {
+	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "a.db"), nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	for range 5 {
+		conn, err := s.DB().Conn(t.Context()) // held until the end, so that each is another one
+		require.NoError(t, err)
+		defer func() { require.NoError(t, conn.Close()) }()
+		for pragma, want := range map[string]string{"foreign_keys": "1", "synchronous": "2", "journal_mode": "wal", "busy_timeout": "5000"} {
+			var got string
+			require.NoError(t, conn.QueryRowContext(t.Context(), "PRAGMA "+pragma).Scan(&got))
+			assert.Equal(t, want, got, pragma)
+		}
+	}
+}
