@@ -8,8 +8,10 @@ import (
 // The four kinds of error. Every error of this module that a caller can act on
 // matches exactly one of them with [errors.Is], and the kind says what to do.
 var (
-	// ErrRefused means that nothing was written and that repeating the request
-	// cannot succeed: malformed input, an identity conflict, a stale fence.
+	// ErrRefused means that nothing was written and that repeating this request on
+	// this handle cannot succeed: malformed input, an identity conflict, a stale
+	// fence. It does not say that a delivery is bad: a stale fence, a closed store
+	// or an older release refuse good deliveries too.
 	ErrRefused = errors.New("countersign: refused")
 
 	// ErrConflict means that nothing was written and that a reload can cure it:

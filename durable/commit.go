@@ -28,7 +28,7 @@ func Replace(snapshot Payload) StateChange { return StateChange{ReplaceSnapshot:
 // An Intent asks for an external effect under a stable identity. It is
 // published after the commit, from the outbox.
 type Intent struct {
-	ID      string
+	ID      string // names one effect of the owner, for ever
 	Payload Payload
 }
 
@@ -41,19 +41,21 @@ const (
 )
 
 // A TerminalReceipt says, under an identity of its own, how an effect ended.
+// Whoever records it may have to do so again, so it must come out the same on
+// every retry: no time, no attempt number.
 type TerminalReceipt struct {
-	ID       string
+	ID       string // may equal EffectID, the simplest choice: both are names of their own kind
 	EffectID string
 	Outcome  Outcome
-	Payload  Payload
+	Payload  Payload // both versions are needed; the bytes may be empty
 }
 
 // A Commit is one atomic unit of work on one owner. The library only reads it,
 // and keeps no reference to its slices after the call.
 type Commit struct {
 	Owner            string
-	ExpectedPosition uint64
-	Fence            uint64
+	ExpectedPosition uint64 // where the owner stands before the commit
+	Fence            uint64 // the one in force
 	Inbox            Inbox
 	State            StateChange
 	Effects          []Intent

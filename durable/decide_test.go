@@ -54,7 +54,7 @@ var violations = []violation{
 	{"1.1 malformed", func(a *attempt) {
 		a.commit.Effects = append([]durable.Intent{{ID: "e", Payload: durable.Payload{SchemaVersion: 1}}}, a.commit.Effects...)
 	}, func(*attempt) error {
-		return fmt.Errorf("effect 0: %w", &countersign.MalformedError{Field: "payload", Reason: "has a codec version outside 1 to 2^31-1"})
+		return fmt.Errorf("effect 0: %w", &countersign.MalformedError{Field: "payload", Reason: "has codec version 0, outside 1 to 2^31-1"})
 	}},
 	{"1.2 unknown owner", func(a *attempt) {
 		a.slice.Head = nil

@@ -25,6 +25,9 @@ type IdentityConflictError struct {
 }
 
 func (e *IdentityConflictError) Error() string {
+	if e.Kind == OwnerIdentity {
+		return fmt.Sprintf("durable: owner %q exists in the other mode", e.Owner)
+	}
 	return fmt.Sprintf("durable: owner %q: %s id %q is known with other content", e.Owner, e.Kind, e.ID)
 }
 
@@ -50,7 +53,7 @@ type StaleFenceError struct {
 }
 
 func (e *StaleFenceError) Error() string {
-	return fmt.Sprintf("durable: owner %q: fence %d is not the current fence %d", e.Owner, e.Fence, e.Current)
+	return fmt.Sprintf("durable: owner %q: fence %d is not the current fence %d: another holder has acquired the owner", e.Owner, e.Fence, e.Current)
 }
 
 // Is reports whether target is the error's kind.
@@ -166,6 +169,9 @@ type UnknownOutcomeError struct {
 }
 
 func (e *UnknownOutcomeError) Error() string {
+	if e.Owner == "" {
+		return fmt.Sprintf("durable: the outcome of %q is unknown: %v", e.Op, e.Err)
+	}
 	return fmt.Sprintf("durable: owner %q: the outcome of %q is unknown: %v", e.Owner, e.Op, e.Err)
 }
 

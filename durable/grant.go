@@ -15,7 +15,8 @@ type Grant struct {
 	Fence uint64
 }
 
-// Check reports the first rule that the grant breaks.
+// Check reports the first rule that the grant breaks, as a
+// [*countersign.MalformedError] or a [*countersign.LimitError].
 func (g Grant) Check() error { return AdvanceFence(g).Check() }
 
 // Acquire takes the authority over an owner: it creates the owner in the

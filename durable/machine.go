@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/countersign/countersign"
@@ -42,8 +43,10 @@ type Machine[S, I any] struct {
 	Decide func(state S, input I) (Decision, error)
 }
 
-// A Decision is what one input leads to: events or a new snapshot, as the
-// machine's mode asks for, and what is committed together with them.
+// A Decision is what one input leads to: one or more events in [EventHistory]
+// mode, a new snapshot in [Snapshot] mode, and what is committed together with
+// them. An input that changes nothing but must be completed appends an event that
+// says so, or repeats the snapshot.
 type Decision struct {
 	Events   []Payload
 	Snapshot *Payload
@@ -100,6 +103,20 @@ func (e *RefusalError) Is(target error) bool { return target == countersign.ErrR
 
 // Unwrap returns the machine's error.
 func (e *RefusalError) Unwrap() error { return e.Err }
+
+// RefusesDelivery reports whether an error of [Host.Handle] says that the
+// delivery itself can never succeed, so that it may be rejected for good: the
+// machine refused it, or its inbox id is known with another fingerprint. Other
+// refusals are about the process and not about the delivery (a stale fence, a
+// closed store, versions that this release does not know), or about the machine
+// (a decision that is malformed): after them the delivery must come again.
+func RefusesDelivery(err error) bool {
+	if is[*RefusalError](err) {
+		return true
+	}
+	conflict, ok := errors.AsType[*IdentityConflictError](err)
+	return ok && conflict.Kind == InboxIdentity
+}
 
 // FoldError says that the machine's Fold could not take a stored payload whose
 // versions it names. Nothing was written. It matches [countersign.ErrRefused]

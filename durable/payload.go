@@ -2,6 +2,7 @@ package durable
 
 import (
 	"bytes"
+	"fmt"
 
 	"github.com/countersign/countersign"
 )
@@ -52,9 +53,9 @@ func (p Payload) Clone() Payload {
 func (p Payload) Check(field string) error {
 	switch {
 	case p.SchemaVersion < 1 || p.SchemaVersion > MaxVersion:
-		return &countersign.MalformedError{Field: field, Reason: "has a schema version outside 1 to 2^31-1"}
+		return &countersign.MalformedError{Field: field, Reason: fmt.Sprintf("has schema version %d, outside 1 to 2^31-1", p.SchemaVersion)}
 	case p.CodecVersion < 1 || p.CodecVersion > MaxVersion:
-		return &countersign.MalformedError{Field: field, Reason: "has a codec version outside 1 to 2^31-1"}
+		return &countersign.MalformedError{Field: field, Reason: fmt.Sprintf("has codec version %d, outside 1 to 2^31-1", p.CodecVersion)}
 	case len(p.Bytes) > MaxPayloadBytes:
 		return &countersign.LimitError{Field: field, Unit: "bytes", Limit: MaxPayloadBytes, Actual: int64(len(p.Bytes))}
 	}

@@ -41,7 +41,10 @@ type Report struct {
 	Owner    string
 	Frontier uint64 // the last position of the history that was rebuilt
 	Lag      uint64 // positions from the observed one to the frontier
-	Drift    bool   // entries or version differ from the rebuild at the frontier
+	// Drift says that entries or version differ from the rebuild at the frontier.
+	// They mostly do while the projection lags: AtOwnThrough tells whether it is
+	// wrong for the position that it claims.
+	Drift bool
 	Health   Health
 
 	AtOwnThrough        AtOwnThrough
@@ -151,7 +154,11 @@ func eachRecord(ctx context.Context, s Store, head Head, f func(Record) error) e
 
 // RepairIntent is the effect that schedules the repair of the reported
 // projection, under the report's RepairEffectID. It goes into an ordinary
-// commit. Scheduling it again with the same payload adds nothing.
+// commit, of the reported owner or of one that keeps such work. Scheduling a
+// report again with the same payload adds nothing. A commit of the reported owner
+// moves its frontier, so a report made after it has another id: to keep one
+// repair from calling for the next, commit it to another owner, or report only
+// when the projection has caught up.
 func RepairIntent(r Report, p Payload) Intent {
 	return Intent{ID: r.RepairEffectID, Payload: p.Clone()}
 }

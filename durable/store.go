@@ -7,16 +7,17 @@ import (
 	"github.com/countersign/countersign"
 )
 
-// Limits of a page. A request with limit 0 gets [DefaultPageLimit] items.
+// Limits of a page, in items: a request with limit 0 gets [DefaultPageLimit]. A
+// page has no limit in bytes, so ask for few where payloads are large.
 const (
 	DefaultPageLimit = 100
 	MaxPageLimit     = 10_000
 )
 
 // Store is the durable owner as an adapter implements it. Every method is one
-// transaction. Every method but ReadHistory and ReadPending, which read, reads
-// and locks the owner's row in that transaction, so that a receipt and a fence
-// hand-off can never pass each other.
+// transaction. CreateOwner, CommitOwner, AdvanceFence and RecordReceipt read and
+// lock the owner's row in it, also when they change nothing, so that a receipt
+// and a fence hand-off can never pass each other.
 //
 // All methods are safe for concurrent use. Nothing that goes in or comes out
 // shares memory with the store. Malformed input ([countersign.ErrMalformed]) is
@@ -43,7 +44,9 @@ type Store interface {
 	AdvanceFence(ctx context.Context, req AdvanceFence) (Head, error)
 
 	// RecordReceipt records how an effect ended, after its external
-	// publication, as [DecideReceipt] says. It does not move the position.
+	// publication, as [DecideReceipt] says. It does not move the position. The
+	// fence is the one in force: a publisher that holds no [Grant] reads it with
+	// LoadOwner and the zero [Parts], and does not acquire the owner.
 	RecordReceipt(ctx context.Context, req RecordReceipt) (ReceiptRecorded, error)
 
 	// ReadHistory returns the records after a position, in position order. An
@@ -64,7 +67,8 @@ type CreateOwner struct {
 	Fence uint64 // the initial fence; 0 is allowed
 }
 
-// Check reports the first rule that the request breaks.
+// Check reports the first rule that the request breaks, as a
+// [*countersign.MalformedError] or a [*countersign.LimitError].
 func (r CreateOwner) Check() error {
 	if err := CheckOwner(r.Owner); err != nil {
 		return err
@@ -76,7 +80,7 @@ func (r CreateOwner) Check() error {
 }
 
 // LoadOwner is the request of [Store.LoadOwner]. A nil Parts asks for the
-// complete image, whose size grows with the owner.
+// complete image, whose size grows with the owner; &Parts{} asks for the head.
 type LoadOwner struct {
 	Owner string
 	Parts *Parts
@@ -85,23 +89,25 @@ type LoadOwner struct {
 // Parts names the parts of an image to load, so that nobody must read a large
 // owner whole. The zero Parts is the head only.
 type Parts struct {
-	// Inbox names the inbox records to return, those that exist.
+	// Inbox names the inbox records to return, those that exist; at most
+	// [MaxCommitItems].
 	Inbox []string
 
 	// State asks for the history after StateAfter, at most HistoryLimit records
-	// (0 is [DefaultPageLimit]); or for the snapshot, if it stands at a position
+	// (0 is [DefaultPageLimit], at most [MaxPageLimit]); or for the snapshot, if it stands at a position
 	// after StateAfter.
 	State        bool
 	StateAfter   uint64
 	HistoryLimit int
 
 	// Pending asks for the first pending effects, at most PendingLimit (0 is
-	// [DefaultPageLimit]).
+	// [DefaultPageLimit], at most [MaxPageLimit]).
 	Pending      bool
 	PendingLimit int
 }
 
-// Check reports the first rule that the request breaks.
+// Check reports the first rule that the request breaks, as a
+// [*countersign.MalformedError] or a [*countersign.LimitError].
 func (r LoadOwner) Check() error {
 	if err := CheckOwner(r.Owner); err != nil {
 		return err
@@ -152,7 +158,8 @@ type AdvanceFence struct {
 	Fence uint64 // strictly greater than the current one
 }
 
-// Check reports the first rule that the request breaks.
+// Check reports the first rule that the request breaks, as a
+// [*countersign.MalformedError] or a [*countersign.LimitError].
 func (r AdvanceFence) Check() error {
 	if err := CheckOwner(r.Owner); err != nil {
 		return err
@@ -167,7 +174,8 @@ type RecordReceipt struct {
 	Receipt TerminalReceipt
 }
 
-// Check reports the first rule that the request breaks.
+// Check reports the first rule that the request breaks, as a
+// [*countersign.MalformedError] or a [*countersign.LimitError].
 func (r RecordReceipt) Check() error {
 	if err := CheckOwner(r.Owner); err != nil {
 		return err
@@ -196,7 +204,8 @@ type ReadHistory struct {
 	Limit int    // 0 is [DefaultPageLimit]; at most [MaxPageLimit]
 }
 
-// Check reports the first rule that the request breaks.
+// Check reports the first rule that the request breaks, as a
+// [*countersign.MalformedError] or a [*countersign.LimitError].
 func (r ReadHistory) Check() error {
 	if err := CheckOwner(r.Owner); err != nil {
 		return err
@@ -218,7 +227,8 @@ type ReadPending struct {
 	Limit         int // 0 is [DefaultPageLimit]; at most [MaxPageLimit]
 }
 
-// Check reports the first rule that the request breaks.
+// Check reports the first rule that the request breaks, as a
+// [*countersign.MalformedError] or a [*countersign.LimitError].
 func (r ReadPending) Check() error {
 	if err := CheckOwner(r.Owner); err != nil {
 		return err

@@ -20,7 +20,8 @@ type Transactor interface {
 	// Atomically runs body in one transaction and commits it if body returns
 	// nil. The body may run again, from the beginning, after a failure that
 	// wrote nothing. Its error, or a panic, rolls everything back; the error is
-	// returned as it is.
+	// returned as it is, so it may match none of the four kinds. Assign results
+	// inside, and ask them after it has returned.
 	//
 	// Results inside are provisional: they become settled when Atomically
 	// returns nil. A refusal inside leaves the transaction usable. The tx must
@@ -37,7 +38,7 @@ type Transactor interface {
 func Atomically(ctx context.Context, b Backend, body func(ctx context.Context, tx Backend) error) error {
 	t, ok := b.(Transactor)
 	if !ok {
-		return &UnsupportedError{Capability: "Atomically"}
+		return &UnsupportedError{Capability: "Atomically (a transaction's own tx can't begin another one)"}
 	}
 	if body == nil {
 		return &countersign.MalformedError{Field: "body", Reason: "is nil"}

@@ -70,7 +70,12 @@ type UnavailableError struct {
 	Err    error
 }
 
-func (e *UnavailableError) Error() string { return fmt.Sprintf("store: %s: %v", e.Reason, e.Err) }
+func (e *UnavailableError) Error() string {
+	if e.Err == nil {
+		return "store: " + e.Reason
+	}
+	return fmt.Sprintf("store: %s: %v", e.Reason, e.Err)
+}
 
 // Is reports whether target is the error's kind.
 func (e *UnavailableError) Is(target error) bool { return target == countersign.ErrRetryable }

@@ -92,7 +92,7 @@ var validPrefix = regexp.MustCompile(`^([a-z_][a-z0-9_]{0,39})?$`)
 
 func checkPrefix(prefix string) error {
 	if !validPrefix.MatchString(prefix) || strings.HasPrefix(prefix, "sqlite_") {
-		return &countersign.MalformedError{Field: "table prefix", Reason: fmt.Sprintf("is %.60q", prefix)}
+		return &countersign.MalformedError{Field: "table prefix", Reason: fmt.Sprintf("is %.60q: it takes up to 40 of a-z, 0-9 and _, not beginning with a digit or sqlite_", prefix)}
 	}
 	return nil
 }

@@ -40,9 +40,14 @@ var _ store.Backend = (*Tx)(nil)
 // once, and the transaction must be repeated as a whole: begin with a write, or
 // immediately, to avoid that.
 //
+// While the transaction is open, write through the Tx only: the store itself
+// waits for it, and gives a [*store.BusyError] in the end. That the transaction
+// is on the store's own database is not checked.
+//
 // What the transaction makes durable is the caller's setting (synchronous). Call
-// [Tx.Committed] after its Commit has returned nil, if the results' AckSafe is
-// asked. Errors: a nil transaction, or a closed store, is refused at the first
+// [Tx.Committed] after its Commit has returned nil, and only then: the results'
+// AckSafe rests on it. An error of its Commit is the driver's; treat it as an
+// unknown outcome. Errors: a nil transaction, or a closed store, is refused at the first
 // request.
 func (s *Store) Tx(tx *sql.Tx) *Tx {
 	t := &Tx{settled: &countersign.Settlement{}}
