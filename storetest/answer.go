@@ -49,7 +49,7 @@ type answer struct {
 	head     durable.Head            // of a create and of a fence advance
 	through  uint64                  // of a commit
 	recorded durable.ReceiptRecorded // of a receipt, without its settlement
-	ackSafe  bool
+	ackSafe  bool                    // of a receipt: it is settled
 	err      error
 }
 
@@ -67,7 +67,7 @@ func ask(ctx context.Context, s durable.Store, req request) answer {
 		return answerOfCommit(c, err)
 	case durable.RecordReceipt:
 		c, err := s.RecordReceipt(ctx, r)
-		a := answer{recorded: c, err: err}
+		a := answer{recorded: c, ackSafe: err == nil && c.Settlement.Settled(), err: err}
 		a.recorded.Settlement = nil
 		if c.Duplicate {
 			return a.named(recordedBefore)
@@ -146,7 +146,7 @@ func details(err error) any {
 	if v := reflect.ValueOf(err); v.Kind() == reflect.Pointer && v.Type().Elem().PkgPath() == rules {
 		return v.Elem().Interface()
 	}
-	switch e := err.(type) {
+	switch e := any(err).(type) { // each error by itself: the walk is this function
 	case interface{ Unwrap() error }:
 		return details(e.Unwrap())
 	case interface{ Unwrap() []error }:
@@ -159,25 +159,40 @@ func details(err error) any {
 	return nil
 }
 
-// kinds are the four kinds of error, of which every error has exactly one.
-var kinds = []error{countersign.ErrRefused, countersign.ErrConflict, countersign.ErrRetryable, countersign.ErrUnknownOutcome}
+// kind is one of the four kinds of error.
+type kind string
+
+const (
+	refused        kind = "refused"
+	conflict       kind = "conflict"
+	retryable      kind = "retryable"
+	unknownOutcome kind = "unknown outcome"
+)
+
+var kinds = map[kind]error{
+	refused: countersign.ErrRefused, conflict: countersign.ErrConflict,
+	retryable: countersign.ErrRetryable, unknownOutcome: countersign.ErrUnknownOutcome,
+}
 
 // kindOf returns the kind of an error, and an error of its own when it is not
-// exactly one.
-func kindOf(err error) (kind, wrong error) {
-	for _, k := range kinds {
-		if !errors.Is(err, k) {
-			continue
-		}
-		if kind != nil {
-			return nil, fmt.Errorf("the error has two kinds, %q and %q: %w", kind, k, err)
-		}
-		kind = k
+// exactly one. Nil has none.
+func kindOf(err error) (k kind, wrong error) {
+	if err == nil {
+		return "", nil
 	}
-	if kind == nil {
-		return nil, fmt.Errorf("the error has none of the four kinds: %w", err)
+	for one, sentinel := range kinds {
+		switch {
+		case !errors.Is(err, sentinel):
+		case k != "":
+			return "", fmt.Errorf("the error is both %s and %s: %w", k, one, err)
+		default:
+			k = one
+		}
 	}
-	return kind, nil
+	if k == "" {
+		return "", fmt.Errorf("the error has none of the four kinds: %w", err)
+	}
+	return k, nil
 }
 
 // differs says how an answer differs from the one wanted, or nothing.

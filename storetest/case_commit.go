@@ -148,6 +148,7 @@ var commitCases = []Case{
 		}
 		s.commit(duplicate, first)
 	}),
+	// B15, B59: a redelivery with other content is told so also when it is behind.
 	bothModes("inbox", "conflict_comes_before_position_and_fence", func(s *session, o subject) {
 		s.commit(committed, s.next(o, "m1"))
 		again := s.next(o, "m1")
@@ -166,8 +167,6 @@ var commitCases = []Case{
 		s.commit(inboxConflict, other)
 		s.commit(duplicate, first)
 	}),
-	// B15, B59: the position does not come before the identity, so a redelivery
-	// with other content is told so even when it is behind.
 	bothModes("inbox", "empty_fingerprint_is_a_fingerprint", func(s *session, o subject) {
 		first := s.next(o, "m1")
 		first.Inbox.Fingerprint = nil
@@ -202,7 +201,6 @@ var commitCases = []Case{
 }
 
 func checkOrder(s *session, o subject) {
-	s.Helper()
 	done := s.next(o, "m1")
 	done.Effects = intents("e1", "e2", "e3")
 	done.Receipts = []durable.TerminalReceipt{receipt("r1", "e1")}
@@ -249,7 +247,6 @@ func checkOrder(s *session, o subject) {
 // allOrNothing refuses commits at their very last rule, after others of their
 // records were found good. Nothing of them may show (B25).
 func allOrNothing(s *session, o subject) {
-	s.Helper()
 	known := s.next(o, "m1")
 	known.Effects = intents("known")
 	known.Receipts = []durable.TerminalReceipt{receipt("known receipt", "known")}

@@ -3,10 +3,8 @@ package storetest
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/countersign/countersign"
 	"github.com/countersign/countersign/durable"
@@ -14,7 +12,6 @@ import (
 
 var concurrencyCases = []Case{
 	{Group: "concurrency", Name: "one_owner_gives_each_position_once", Needs: []Need{NeedOwners}, Run: func(t T, h Harness) {
-		t.Helper()
 		for _, o := range subjects {
 			crowd(t, h, o)
 		}
@@ -84,7 +81,6 @@ func recoverOwner(t T, db *database, owner string) durable.Image {
 // crowd lets many goroutines in two processes commit to one owner. Each position
 // is won once, and everything that was won is there.
 func crowd(t T, h Harness, o subject) {
-	t.Helper()
 	const writers, each = 8, 12
 	db := newDatabase(t, h)
 	store := db.pool()
@@ -136,7 +132,6 @@ func crowd(t T, h Harness, o subject) {
 // manyOwners lets each goroutine commit to owners of its own (B39). Nobody else
 // moves them, so nobody may be told of a conflict.
 func manyOwners(t T, h Harness) {
-	t.Helper()
 	const writers, each = 16, 10
 	db := newDatabase(t, h)
 	store := db.pool()
@@ -175,7 +170,6 @@ func manyOwners(t T, h Harness) {
 // (B59). One is committed; each of the others is told of the other content, and
 // none that it should wait, or that it is a duplicate.
 func sameInboxOtherFingerprints(t T, h Harness) {
-	t.Helper()
 	const senders, rounds = 8, 6
 	db := newDatabase(t, h)
 	store := db.pool()
@@ -208,7 +202,6 @@ func sameInboxOtherFingerprints(t T, h Harness) {
 // sameDelivery sends one delivery eight times at once: one is committed, the
 // others are duplicates with its position.
 func sameDelivery(t T, h Harness) {
-	t.Helper()
 	const senders, rounds = 8, 6
 	db := newDatabase(t, h)
 	store := db.pool()
@@ -245,7 +238,6 @@ func sameDelivery(t T, h Harness) {
 
 // oneReceipt records one receipt, and rivals of it, at once.
 func oneReceipt(t T, h Harness) {
-	t.Helper()
 	const senders, rounds = 8, 6
 	db := newDatabase(t, h)
 	store := db.pool()
@@ -276,7 +268,6 @@ func oneReceipt(t T, h Harness) {
 
 // oneHolder lets many take the same token at once. One of them may have it.
 func oneHolder(t T, h Harness) {
-	t.Helper()
 	const rivals, rounds = 8, 10
 	db := newDatabase(t, h)
 	store := db.pool()
@@ -301,7 +292,6 @@ func oneHolder(t T, h Harness) {
 // as fast as it can. Once the hand-off has been answered, nothing of the old
 // holder's may be written any more: what the new holder loads is what stays.
 func handOff(t T, h Harness) {
-	t.Helper()
 	const rounds = 12
 	db := newDatabase(t, h)
 	store := db.pool()
@@ -316,7 +306,7 @@ func handOff(t T, h Harness) {
 		var after durable.Image
 		begun := make(chan struct{}) // the old holder is at work
 		var once sync.Once
-		var handed atomic.Bool // the hand-off has been answered
+		handed := make(chan struct{}) // the hand-off has been answered
 		together(t, 3, func(i int) error {
 			if i == 2 {
 				<-begun
@@ -324,7 +314,7 @@ func handOff(t T, h Harness) {
 					_, err := store(1).AdvanceFence(t.Context(), durable.AdvanceFence{Owner: o.id, Fence: fence + 1})
 					return err
 				})
-				handed.Store(true)
+				close(handed)
 				if err != nil {
 					return err
 				}
@@ -352,7 +342,15 @@ func handOff(t T, h Harness) {
 				} else {
 					req = durable.RecordReceipt{Owner: o.id, Fence: fence, Receipt: receipt("receipt of "+effects[n], effects[n])}
 				}
-				late := handed.Load()
+				if i == 1 && n == len(effects)-1 {
+					<-handed // one receipt at least comes too late
+				}
+				late := false
+				select {
+				case <-handed:
+					late = true
+				default:
+				}
 				var a answer
 				err := taken(t.Context(), func() error {
 					a = ask(t.Context(), store(0), req)
@@ -390,7 +388,6 @@ func handOff(t T, h Harness) {
 // is delivered again and again by a slower writer (B67). The later one stays,
 // and the image is valid after every round.
 func snapshotRace(t T, h Harness) {
-	t.Helper()
 	const rounds = 25
 	db := newDatabase(t, h)
 	store := db.pool()
@@ -445,7 +442,6 @@ func snapshotRace(t T, h Harness) {
 // (B63): no event is passed over, none comes twice, and they come in order. The
 // same holds for pending effects by their cursor.
 func tailHistory(t T, h Harness) {
-	t.Helper()
 	const writers, each = 3, 25
 	db := newDatabase(t, h)
 	store := db.pool()
@@ -516,78 +512,78 @@ func tailHistory(t T, h Harness) {
 	}
 }
 
-// consistentLoads loads images while others write everything that an image has.
-// Each of them is valid, so each was one consistent read.
+// consistentLoads loads images while another writes everything that an image
+// has. Each of them is valid, so each was one consistent read.
 func consistentLoads(t T, h Harness) {
-	t.Helper()
-	const commits = 40
+	const commits, readers = 40, 2
 	for _, o := range subjects {
 		db := newDatabase(t, h)
 		store := db.pool()
 		newOwner(t, store(0), o)
-		done := make(chan struct{})
-		var loads atomic.Int64
-		together(t, 3, func(i int) error {
-			if i == 0 {
-				defer close(done)
-				for n := range commits {
-					// Not before another load is under way.
-					for begun := loads.Load(); loads.Load() == begun && !t.Failed(); {
-						runtime.Gosched()
+		// A ticket for each reader before each write, so that there is a load
+		// beside every one of them.
+		tickets := make(chan struct{}, readers)
+		together(t, readers+1, func(i int) error {
+			if i < readers {
+				var err error
+				for range tickets {
+					if err == nil {
+						err = consistent(t, store(i), o)
 					}
-					c := durable.Commit{
+				}
+				return err
+			}
+			defer close(tickets)
+			for n := range commits {
+				a, b := fmt.Sprintf("a%d", n), fmt.Sprintf("b%d", n)
+				for _, req := range []request{
+					durable.Commit{
 						Owner: o.id, ExpectedPosition: uint64(n), Fence: firstFence, Inbox: durable.Inbox{ID: fmt.Sprint(n)},
-						State: o.change("state"), Effects: intents(fmt.Sprintf("a%d", n), fmt.Sprintf("b%d", n)),
-						Receipts: []durable.TerminalReceipt{receipt(fmt.Sprintf("a%d", n), fmt.Sprintf("a%d", n))},
+						State: o.change("state"), Effects: intents(a, b), Receipts: []durable.TerminalReceipt{receipt(a, a)},
+					},
+					durable.RecordReceipt{Owner: o.id, Fence: firstFence, Receipt: receipt(b, b)},
+				} {
+					for range readers {
+						tickets <- struct{}{}
 					}
-					err := taken(t.Context(), func() error { _, err := store(0).CommitOwner(t.Context(), c); return err })
-					if err != nil {
+					if err := taken(t.Context(), func() error { return ask(t.Context(), store(i), req).err }); err != nil {
 						return err
 					}
-					err = taken(t.Context(), func() error {
-						_, err := store(0).RecordReceipt(t.Context(), durable.RecordReceipt{Owner: o.id, Fence: firstFence, Receipt: receipt(fmt.Sprintf("b%d", n), fmt.Sprintf("b%d", n))})
-						return err
-					})
-					if err != nil {
-						return err
-					}
-				}
-				return nil
-			}
-			for {
-				var img, part durable.Image
-				loads.Add(1)
-				err := taken(t.Context(), func() (err error) {
-					img, err = durable.Recover(t.Context(), store(i), o.id)
-					return err
-				})
-				if err != nil {
-					return err
-				}
-				if n := int(img.Position); len(img.Inbox) != n || len(img.Outbox) != 2*n || len(img.Receipts) < 2*n-1 {
-					return fmt.Errorf("%s at %d was loaded with %d inbox records, %d effects and %d receipts", o.id, n, len(img.Inbox), len(img.Outbox), len(img.Receipts))
-				}
-				err = taken(t.Context(), func() (err error) {
-					part, err = store(i).LoadOwner(t.Context(), durable.LoadOwner{Owner: o.id, Parts: &durable.Parts{State: true, HistoryLimit: commits, Pending: true}})
-					return err
-				})
-				if err != nil {
-					return err
-				}
-				if o.mode == durable.EventHistory && len(part.History) != int(part.Position) || o.mode == durable.Snapshot && part.Position > 0 && part.Snapshot.Position != part.Position {
-					return fmt.Errorf("the parts of %s are not from one read:\n%s", o.id, show(part))
-				}
-				if len(part.Pending) > 1 || len(part.Pending) == 1 && part.Pending[0].AcceptedAt != part.Position {
-					return fmt.Errorf("the pending effects of %s are not from the same read as its head:\n%s", o.id, show(part))
-				}
-				select {
-				case <-done:
-					return nil
-				default:
 				}
 			}
+			return nil
 		})
 	}
+}
+
+// consistent loads an owner of consistentLoads, whole and in parts.
+func consistent(t T, s durable.Store, o subject) error {
+	var img, part durable.Image
+	err := taken(t.Context(), func() (err error) {
+		img, err = durable.Recover(t.Context(), s, o.id)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if n := int(img.Position); len(img.Inbox) != n || len(img.Outbox) != 2*n || len(img.Receipts) < 2*n-1 {
+		return fmt.Errorf("%s at %d was loaded with %d inbox records, %d effects and %d receipts", o.id, n, len(img.Inbox), len(img.Outbox), len(img.Receipts))
+	}
+	err = taken(t.Context(), func() (err error) {
+		part, err = s.LoadOwner(t.Context(), durable.LoadOwner{Owner: o.id, Parts: &durable.Parts{State: true, HistoryLimit: durable.MaxPageLimit, Pending: true}})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if o.mode == durable.EventHistory && len(part.History) != int(part.Position) ||
+		o.mode == durable.Snapshot && part.Position > 0 && (part.Snapshot == nil || part.Snapshot.Position != part.Position) {
+		return fmt.Errorf("the parts of %s are not from one read:\n%s", o.id, show(part))
+	}
+	if len(part.Pending) > 1 || len(part.Pending) == 1 && part.Pending[0].AcceptedAt != part.Position {
+		return fmt.Errorf("the pending effects of %s are not from the same read as its head:\n%s", o.id, show(part))
+	}
+	return nil
 }
 
 // tally counts outcomes.

@@ -60,12 +60,17 @@ var contextCases = []Case{
 	bothModes("context", "cancelled_before_leaves_no_trace", func(s *session, o subject) {
 		ctx, cancel := context.WithCancel(s.Context())
 		cancel()
-		ended(s, o, ctx, context.Canceled)
+		ended(ctx, s, o, context.Canceled)
 	}),
 	bothModes("context", "deadline_before_leaves_no_trace", func(s *session, o subject) {
 		ctx, cancel := context.WithDeadline(s.Context(), time.Unix(1, 0))
 		defer cancel()
-		ended(s, o, ctx, context.DeadlineExceeded)
+		ended(ctx, s, o, context.DeadlineExceeded)
+	}),
+	bothModes("context", "cancelled_with_a_cause_leaves_no_trace", func(s *session, o subject) {
+		ctx, cancel := context.WithCancelCause(s.Context())
+		cancel(errors.New("the caller's own reason"))
+		ended(ctx, s, o, context.Canceled)
 	}),
 	bothModes("context", "nil_is_malformed", func(s *session, o subject) {
 		withEffects(s, o, "pending")
@@ -85,7 +90,7 @@ var contextCases = []Case{
 
 // ended demands that every method refuses a context that has ended, with an
 // error that says so and that the request may be repeated, and writes nothing.
-func ended(s *session, o subject, ctx context.Context, cause error) {
+func ended(ctx context.Context, s *session, o subject, cause error) {
 	s.Helper()
 	withEffects(s, o, "pending")
 	for _, c := range callsOn(s, o) {
@@ -107,7 +112,6 @@ func ended(s *session, o subject, ctx context.Context, cause error) {
 // retryable error has left nothing, and an unknown outcome becomes known when
 // the same commit is repeated.
 func endsDuring(t T, h Harness) {
-	t.Helper()
 	const rounds = 60
 	s := newSession(t, h)
 	o := subjects[0]
@@ -137,9 +141,9 @@ func endsDuring(t T, h Harness) {
 			}
 		case wrong != nil:
 			s.failf(what, "%v", wrong)
-		case kind == countersign.ErrRetryable:
+		case kind == retryable:
 			answers["retryable"]++
-		case kind == countersign.ErrUnknownOutcome:
+		case kind == unknownOutcome:
 			answers["unknown"]++
 			if got, err = s.store.CommitOwner(t.Context(), c); err != nil {
 				s.failf(what, "the repetition after an unknown outcome: %v", err)

@@ -66,7 +66,6 @@ var createCases = []Case{
 		}
 	}),
 	{Group: "create", Name: "databases_are_apart", Needs: []Need{NeedOwners}, Run: func(t T, h Harness) {
-		t.Helper()
 		one, two := newSession(t, h), newSession(t, h)
 		o := subjects[0]
 		one.create(created, o, 1)
@@ -82,7 +81,6 @@ var createCases = []Case{
 // createTogether lets several processes create one owner at once, each with a
 // fence of its own. All of them must be given the same owner.
 func createTogether(t T, h Harness) {
-	t.Helper()
 	const processes = 8
 	db := newDatabase(t, h)
 	store := db.pool()

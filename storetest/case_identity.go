@@ -215,8 +215,8 @@ func (s *session) refuses(r role, o subject, what, id string) {
 	if !errors.Is(err, countersign.ErrMalformed) {
 		s.failf(r.name, "%s must be malformed, got %v", what, err)
 	}
-	if kind, wrong := kindOf(err); wrong != nil || kind != countersign.ErrRefused {
-		s.failf(r.name, "%s must be refused, got the kind %v, %v", what, kind, wrong)
+	if kind, wrong := kindOf(err); wrong != nil || kind != refused {
+		s.failf(r.name, "%s must be refused, got the kind %q, %v", what, kind, wrong)
 	}
 	s.sameAll(fmt.Sprintf("after %s as %s", what, r.name))
 }

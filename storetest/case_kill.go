@@ -8,7 +8,6 @@ import (
 
 var killCases = []Case{
 	{Group: "kill", Name: "acknowledged_work_survives_the_server", Needs: []Need{NeedOwners, NeedKill}, Run: func(t T, h Harness) {
-		t.Helper()
 		s := newSession(t, h)
 		for _, o := range subjects {
 			s.create(created, o, firstFence)
@@ -27,7 +26,6 @@ var killCases = []Case{
 	// The handle outlives the server: it says so, or connects again. A request
 	// that was on its way is answered truly.
 	{Group: "kill", Name: "old_handle_gives_no_wrong_result", Needs: []Need{NeedOwners, NeedKill}, Run: func(t T, h Harness) {
-		t.Helper()
 		s := newSession(t, h)
 		o := subjects[0]
 		s.create(created, o, firstFence)

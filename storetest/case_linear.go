@@ -22,7 +22,6 @@ type load struct{}
 // operations were done one after the other, each between its call and its
 // return.
 func linearizable(t T, h Harness) {
-	t.Helper()
 	const rounds, clients, each = 15, 4, 8
 	db := newDatabase(t, h)
 	store := db.pool()

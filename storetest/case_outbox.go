@@ -49,7 +49,6 @@ var outboxCases = []Case{
 // same effect under the same id. In the end each effect has been published under
 // one id, and has one receipt.
 func twoRelays(t T, h Harness) {
-	t.Helper()
 	const commits, each = 4, 250
 	db := newDatabase(t, h)
 	store := db.pool()

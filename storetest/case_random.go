@@ -21,7 +21,6 @@ var randomCases = []Case{
 // answer and the whole image with the model after each of them, also after the
 // store was opened again. A history that fails is reduced to a short one.
 func randomHistories(t T, h Harness) {
-	t.Helper()
 	random(t, h, func(t *rapid.T, s *session, owners []subject) {
 		for range rapid.IntRange(5, 30).Draw(t, "steps") {
 			if rapid.IntRange(0, 19).Draw(t, "reopen") == 19 {
@@ -42,7 +41,6 @@ func randomHistories(t T, h Harness) {
 // randomTransactions does the same with several requests in each transaction, of
 // which some are rolled back.
 func randomTransactions(t T, h Harness) {
-	t.Helper()
 	random(t, h, func(t *rapid.T, s *session, owners []subject) {
 		for range rapid.IntRange(1, 6).Draw(t, "transactions") {
 			tr := s.db.transactor(s.store)
@@ -228,11 +226,10 @@ type checked struct{ T }
 
 var _ rapid.TB = checked{}
 
-func (c checked) Log(args ...any)             { c.T.Helper(); c.T.Logf("%s", fmt.Sprint(args...)) }
-func (c checked) Error(args ...any)           { c.T.Helper(); c.T.Errorf("%s", fmt.Sprint(args...)) }
-func (c checked) Fatal(args ...any)           { c.T.Helper(); c.T.Fatalf("%s", fmt.Sprint(args...)) }
-func (c checked) Fail()                       { c.T.Helper(); c.T.Errorf("failed") }
-func (c checked) FailNow()                    { c.T.Helper(); c.T.Fatalf("failed") }
+func (c checked) Log(args ...any)             { c.Helper(); c.Logf("%s", fmt.Sprint(args...)) }
+func (c checked) Error(args ...any)           { c.Helper(); c.Errorf("%s", fmt.Sprint(args...)) }
+func (c checked) Fatal(args ...any)           { c.Helper(); c.Fatalf("%s", fmt.Sprint(args...)) }
+func (c checked) Fail()                       { c.Helper(); c.Errorf("failed") }
 func (c checked) Skip(args ...any)            { c.Fatal(append([]any{"no case skips: "}, args...)...) }
 func (c checked) Skipf(f string, args ...any) { c.Skip(fmt.Sprintf(f, args...)) }
 func (c checked) SkipNow()                    { c.Skip() }
@@ -247,12 +244,12 @@ type drawing struct {
 }
 
 func (d drawing) Errorf(format string, args ...any) {
-	d.T.Helper()
+	d.Helper()
 	d.T.Errorf("%s", strings.ReplaceAll(fmt.Sprintf(format, args...), d.suffix, ""))
 }
 
 func (d drawing) Fatalf(format string, args ...any) {
-	d.T.Helper()
+	d.Helper()
 	d.T.Fatalf("%s", strings.ReplaceAll(fmt.Sprintf(format, args...), d.suffix, ""))
 }
 

@@ -109,8 +109,8 @@ func sound(o subject) durable.Image {
 // Recover must name each, and nobody may hide it: not the load, and not a store
 // that mends what it reads.
 func corruptImages(s *session) {
-	s.Helper()
-	var planted, impossible []string
+	planted := 0
+	var impossible []string
 	for i, c := range corruptions {
 		for _, o := range subjects {
 			if c.mode != "" && c.mode != o.mode {
@@ -123,7 +123,7 @@ func corruptImages(s *session) {
 				impossible = append(impossible, what)
 				continue
 			}
-			planted = append(planted, what)
+			planted++
 			_, err := durable.Recover(s.Context(), s.store, img.Owner)
 			var e *durable.CorruptImageError
 			if !errors.As(err, &e) || e.Reason != c.reason || e.Owner != img.Owner {
@@ -136,8 +136,5 @@ func corruptImages(s *session) {
 			delete(s.model, img.Owner)
 		}
 	}
-	s.Logf("planted %d corrupt images: %q", len(planted), planted)
-	if len(impossible) > 0 {
-		s.Logf("the database can't hold %d of them: %q", len(impossible), impossible)
-	}
+	s.Logf("planted %d corrupt images; the database can't hold %d more: %q", planted, len(impossible), impossible)
 }

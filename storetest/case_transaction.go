@@ -145,7 +145,7 @@ var transactionCases = []Case{
 			s.inside(ctx, tx, created, durable.CreateOwner{Owner: "new", Mode: durable.Snapshot})
 			return errBody
 		})
-		if err != errBody {
+		if err != errBody { //nolint:errorlint // wrapped would not be as it is
 			s.failf("Atomically", "want the body's error as it is, got %v", err)
 		}
 		s.sameAll("after the rollback")
@@ -196,7 +196,7 @@ var transactionCases = []Case{
 		o := subjects[0]
 		withEffects(s, o, "pending")
 		err := s.atomically(tr, func(ctx context.Context, tx store.Backend) error {
-			refused := func() {
+			refuse := func() {
 				s.Helper()
 				stale := s.next(o, "refused")
 				stale.Fence++
@@ -219,11 +219,11 @@ var transactionCases = []Case{
 				s.inside(ctx, tx, fenceStood, durable.AdvanceFence{Owner: o.id, Fence: 1})
 				s.inside(ctx, tx, unknownEffect, durable.RecordReceipt{Owner: o.id, Fence: firstFence, Receipt: receipt("refused", "nothing")})
 			}
-			refused()
+			refuse()
 			s.inside(ctx, tx, committed, fullCommit(s, o, "m1"))
-			refused()
+			refuse()
 			s.inside(ctx, tx, committed, fullCommit(s, o, "m2"))
-			refused()
+			refuse()
 			return nil
 		})
 		if err != nil {
@@ -401,12 +401,12 @@ var transactionCases = []Case{
 			s.failf("Atomically", "%v", wrong)
 		case res.AckSafe():
 			s.failf("Atomically", "it returned %v, and its result is settled", err)
-		case kind == countersign.ErrUnknownOutcome:
+		case kind == unknownOutcome:
 			s.model.ask(c)
 			if _, err := s.store.CommitOwner(s.Context(), c); err != nil {
 				s.failf(describe(c), "after an unknown outcome: %v", err)
 			}
-		case kind != countersign.ErrRetryable:
+		case kind != retryable:
 			s.failf("Atomically", "want %q or an unknown outcome, got %v", countersign.ErrRetryable, err)
 		}
 		s.sameAll("after the transaction")
@@ -431,7 +431,6 @@ var transactionCases = []Case{
 // nestedCalls calls the backend itself with the context of a body that holds the
 // owner's row. Where the call would wait for that, it must be refused.
 func nestedCalls(s *session, tr store.Transactor) {
-	s.Helper()
 	o := subjects[0]
 	var answers []string
 	err := s.atomically(tr, func(ctx context.Context, tx store.Backend) error {
@@ -481,7 +480,6 @@ func (s *session) nested(name string, call func() error) (string, error) {
 // loses a deadlock or a conflict begins again; in the end all are done, and both
 // owners have all of it.
 func transfers(t T, h Harness) {
-	t.Helper()
 	const movers, each = 4, 15
 	db := newDatabase(t, h)
 	pool := db.pool()
@@ -527,7 +525,6 @@ func transfers(t T, h Harness) {
 // delivery is under way, and rolls that one back. The other must not have been
 // told that it is a duplicate, or that somebody is ahead of it.
 func noDirtyVerdict(t T, h Harness) {
-	t.Helper()
 	const rounds = 8
 	db := newDatabase(t, h)
 	pool := db.pool()

@@ -1,2 +1,59 @@
-// Package storetest is the conformance suite of a store.
+// Package storetest is the conformance suite of a store. It is all that the
+// author of an adapter needs to prove that the adapter keeps the contract.
+//
+//	func TestConformance(t *testing.T) {
+//		storetest.Run(t, storetest.Harness{
+//			New: func(t storetest.T) storetest.Opener { // a fresh, empty database
+//				dir := t.TempDir()
+//				return func(ctx context.Context, o storetest.OpenOptions) (storetest.Backend, error) {
+//					return mystore.Open(ctx, dir, o.Clock) // each call is another process
+//				}
+//			},
+//		})
+//	}
+//
+// [Run] runs every [Case] as the subtest group/name, replays the embedded
+// fixtures, and does everything again with each request in a transaction of its
+// own. [Replay] replays fixtures from elsewhere. [CrashLadder] kills the store at
+// every step of its work in turn. A single case is a value: [Case.Try] runs it
+// against any store and returns what it found.
+//
+// # The contract
+//
+// The doc comments of [durable.Store] and of package store say what an adapter
+// promises, and the pure rules of package durable say what each request comes
+// to. The suite asks the rules what the store must answer and hold, and compares
+// after every step: the answer with its typed error, and the whole image, loaded
+// whole and read in pages and parts.
+//
+// # A checklist
+//
+//   - Give the harness [Harness.Plant]: without it nothing is proved at the ends
+//     of the integers, and not that a corrupt image is recognised.
+//   - Run [CrashLadder], with the steps around each of the adapter's I/O
+//     operations. A server of its own gets [Harness.Kill] too.
+//   - Read the subtest suite/not_implemented: it lists what was not proved.
+//   - Run under the race detector, and with one processor
+//     (GOMAXPROCS=1), which orders goroutines otherwise.
+//   - Replay the fixtures that others wrote for the contract.
+//
+// # Common mistakes
+//
+//   - Checking position or fence before the inbox. A redelivery after later
+//     commits, or after a hand-off, is a duplicate all the same.
+//   - Taking a greater fence for a better one. Only [durable.Store.AdvanceFence]
+//     moves it.
+//   - Pointing the records of a batch to its events. Effects, receipts and the
+//     inbox record point to the position after the whole commit.
+//   - Reading the owner's row without a lock in a request that does not move it. A
+//     receipt then passes a hand-off.
+//   - Columns with a collation, or of too few bytes; documents or text for payload
+//     bytes; floating point, or 32 bits, for integers.
+//   - A cursor that is a position alone. Effects of one commit share theirs.
+//   - Slices that the driver reuses, or cuts from one piece of memory without a
+//     limit to their capacity.
+//   - Answering before the COMMIT on which the answer rests; calling a lost answer
+//     a failure; swallowing an error that has turned a COMMIT into a ROLLBACK.
+//   - Settling the results of a transaction before it has committed, or after it
+//     was rolled back.
 package storetest

@@ -54,6 +54,7 @@ func TestEmbeddedFixturesParse(t *testing.T) {
 
 // Each is the good fixture with one thing wrong.
 func TestFixtureIsStrict(t *testing.T) {
+	before, _, _ := strings.Cut(fixtureJSON, `"scenarios"`)
 	for _, tt := range []struct{ name, old, new, want string }{
 		{"no file", fixtureJSON, ``, "the file ends here"},
 		{"cut short", fixtureJSON, fixtureJSON[:400], "EOF"},
@@ -74,7 +75,7 @@ func TestFixtureIsStrict(t *testing.T) {
 		{"other model", `"OrderedReplay"`, `"Replay"`, "none of"},
 		{"empty description", `"description": "d"`, `"description": ""`, "is empty"},
 		{"no scenarios", `"scenarios": [`, `"scenarios": [], "x": [`, "unknown"},
-		{"empty scenarios", fixtureJSON, fixtureJSON[:strings.Index(fixtureJSON, `"scenarios"`)] + `"scenarios": []}`, "at least 1"},
+		{"empty scenarios", fixtureJSON, before + `"scenarios": []}`, "at least 1"},
 		{"malformed id", `"id": "steps"`, `"id": "Steps"`, "no id"},
 		{"same id twice", `"id": "evidence"`, `"id": "steps"`, "second scenario"},
 		{"other mode", `"mode": "event_history"`, `"mode": "history"`, "none of"},

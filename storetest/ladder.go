@@ -109,12 +109,11 @@ func climb(t T, l Ladder) {
 // fall runs a child that dies at step n and looks at what it left. It reports
 // whether the child got through unharmed.
 func (l Ladder) fall(t T, n int64) (unharmed bool, err error) {
-	location := ""
+	place := T.TempDir
 	if l.New != nil {
-		location = l.New(t)
-	} else {
-		location = t.TempDir()
+		place = l.New
 	}
+	location := place(t)
 	done, unharmed, err := spawn(t, location, n)
 	if err != nil {
 		return false, err
@@ -153,7 +152,7 @@ func spawn(t T, location string, n int64) (done int, unharmed bool, err error) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, self, "-test.run="+onlyTest(t.Name()), "-test.count=1")
 	cmd.Env = append(os.Environ(), ladderTest+"="+t.Name(), ladderLocation+"="+location, fmt.Sprintf("%s=%d", ladderStep, n))
-	out, err := cmd.CombinedOutput()
+	out, ended := cmd.CombinedOutput()
 	killed := false
 	lines := bufio.NewScanner(bytes.NewReader(out))
 	for lines.Scan() {
@@ -170,8 +169,8 @@ func spawn(t T, location string, n int64) (done int, unharmed bool, err error) {
 			}
 		}
 	}
-	if killed == unharmed || ctx.Err() != nil {
-		return done, false, fmt.Errorf("the child neither died at its step nor got through (%v, %v):\n%s", cmd.ProcessState, err, out)
+	if killed == unharmed || unharmed != (ended == nil) || ctx.Err() != nil {
+		return done, false, errors.Join(fmt.Errorf("the child neither died at its step nor got through:\n%s", out), ended, ctx.Err())
 	}
 	return done, unharmed, nil
 }

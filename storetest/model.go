@@ -57,6 +57,7 @@ func decide(img *durable.Image, req request) (answer, *durable.Image) {
 		plan, a.err = durable.DecideReceipt(sliceOf(img), r)
 		if a.err == nil {
 			a.recorded = durable.ReceiptRecorded{RecordedAt: plan.Through, Fence: plan.Fence, Duplicate: plan.Duplicate}
+			a.ackSafe = true
 		}
 		a = a.named(recorded)
 		if plan.Duplicate {

@@ -3,7 +3,6 @@ package storetest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/countersign/countersign"
@@ -276,7 +275,7 @@ var transactionMutants = []mutant{
 	{"wraps the body's error in text", []string{"atomically/refusal_as_the_bodys_error_comes_back_typed", "atomically/error_of_the_body_rolls_back"}, fault{
 		atomically: func(ctx context.Context, b *broken, body func(context.Context, store.Backend) error) error {
 			if err := b.handle.Atomically(ctx, body); err != nil {
-				return fmt.Errorf("transaction: %v", err)
+				return errors.New("transaction: " + err.Error())
 			}
 			return nil
 		},

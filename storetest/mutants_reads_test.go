@@ -324,6 +324,14 @@ var contextMutants = []mutant{
 			return b.Store.RecordReceipt(ctx, req)
 		},
 	}},
+	{"the context's cause stands for its error", []string{"context/cancelled_with_a_cause_leaves_no_trace"}, fault{
+		load: func(ctx context.Context, b *broken, req durable.LoadOwner) (durable.Image, error) {
+			if ctx != nil && ctx.Err() != nil {
+				return durable.Image{}, &store.NotTakenError{Err: context.Cause(ctx)}
+			}
+			return b.Store.LoadOwner(ctx, req)
+		},
+	}},
 	{"a nil context is the background", []string{"context/nil_is_malformed"}, fault{
 		create: func(ctx context.Context, b *broken, req durable.CreateOwner) (durable.Head, error) {
 			if ctx == nil {

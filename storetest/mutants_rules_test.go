@@ -100,15 +100,10 @@ var createMutants = []mutant{
 	}},
 }
 
-// checked returns the commit's errors that come before anything else, or a
-// duplicate's answer.
-func early(ctx context.Context, b *broken, c durable.Commit) (durable.Committed, error, bool) {
-	head := b.head(c.Owner)
-	if c.Check() != nil || head.Owner == "" || b.knows(c.Owner, c.Inbox.ID) != nil {
-		res, err := b.Store.CommitOwner(ctx, c)
-		return res, err, true
-	}
-	return durable.Committed{}, nil, false
+// decidedEarly reports whether a commit is decided before its fence and its
+// position are looked at.
+func decidedEarly(b *broken, c durable.Commit) bool {
+	return c.Check() != nil || b.head(c.Owner).Owner == "" || b.knows(c.Owner, c.Inbox.ID) != nil
 }
 
 var commitMutants = []mutant{
@@ -155,8 +150,8 @@ var commitMutants = []mutant{
 	}},
 	{"checks the position before the fence", []string{"fence/comes_before_the_position"}, fault{
 		commit: func(ctx context.Context, b *broken, c durable.Commit) (durable.Committed, error) {
-			if res, err, done := early(ctx, b, c); done {
-				return res, err
+			if decidedEarly(b, c) {
+				return b.Store.CommitOwner(ctx, c)
 			}
 			if head := b.head(c.Owner); head.Position != c.ExpectedPosition {
 				return durable.Committed{}, &durable.PositionConflictError{Owner: c.Owner, Expected: c.ExpectedPosition, Actual: head.Position}
@@ -166,8 +161,8 @@ var commitMutants = []mutant{
 	}},
 	{"checks the mode first", []string{"commit/checks_the_rules_in_order"}, fault{
 		commit: func(ctx context.Context, b *broken, c durable.Commit) (durable.Committed, error) {
-			if res, err, done := early(ctx, b, c); done {
-				return res, err
+			if decidedEarly(b, c) {
+				return b.Store.CommitOwner(ctx, c)
 			}
 			if head := b.head(c.Owner); (c.State.ReplaceSnapshot != nil) != (head.Mode == durable.Snapshot) {
 				return durable.Committed{}, &durable.StateModeMismatchError{Owner: c.Owner, Mode: head.Mode}

@@ -15,7 +15,8 @@ import (
 // request in a transaction of its own.
 //
 // What the backend or the harness does not have is listed in the subtest
-// suite/not_implemented. Nothing is skipped without a word.
+// suite/not_implemented. Nothing is skipped without a word, and a backend that
+// implements nothing fails.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
 	fixtures, err := fixtureCases(conformance.DurableOwner())
@@ -39,6 +40,10 @@ func runAll(t T, h Harness, cases []Case) {
 			continue
 		}
 		able = append(able, c)
+	}
+	if len(able) == 0 && len(cases) > 0 {
+		// Nothing was proved, which must not look like success.
+		t.Errorf("the backend implements nothing that these cases could be run with")
 	}
 	for _, c := range able {
 		runOne(t, "", c, h)

@@ -9,13 +9,15 @@ import (
 // recording T of [Case.Try], so that a case can be run against a broken store
 // without failing the test around it.
 //
-// Fatalf ends the case and must be called from the goroutine that runs it.
+// Fatalf and FailNow end the case and must be called from the goroutine that
+// runs it.
 type T interface {
 	Helper()
 	Name() string
 	Logf(format string, args ...any)
 	Errorf(format string, args ...any)
 	Fatalf(format string, args ...any)
+	FailNow()
 	Failed() bool
 	TempDir() string
 	Cleanup(func())

@@ -80,6 +80,13 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
+func (r *recorder) FailNow() {
+	if !r.Failed() {
+		r.Errorf("failed")
+	}
+	runtime.Goexit()
+}
+
 func (r *recorder) Failed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,7 +98,7 @@ func (r *recorder) TempDir() string {
 	if err != nil {
 		r.Fatalf("no temporary folder: %v", err)
 	}
-	r.Cleanup(func() { os.RemoveAll(dir) })
+	r.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
 }
 
