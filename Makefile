@@ -15,7 +15,7 @@ help: ## print the commands
 
 .PHONY: test
 test: ## run every test, with the race detector where there is a C compiler
-	$(GO) test ./...
+	$(GO) test -timeout 30m ./...
 	@if [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v "$$($(GO) env CC)" >/dev/null; then \
 		$(MAKE) --no-print-directory race; \
 	else \
@@ -23,15 +23,15 @@ test: ## run every test, with the race detector where there is a C compiler
 	fi
 
 .PHONY: race
-race: ## run every test under the race detector
-	$(GO) test -race -timeout 20m ./...
+race: ## run every test under the race detector, the suite once for each store
+	$(GO) test -race -timeout 30m -skip '^TestConformance(ThroughTx|OnCallersHandle)$$' ./...
 
 .PHONY: fuzz
 fuzz: ## fuzz each target for FUZZTIME (60s)
 	@$(GO) list -f '{{if .TestGoFiles}}{{.Dir}}{{else if .XTestGoFiles}}{{.Dir}}{{end}}' ./... | while read -r dir; do \
 		for target in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]*' "$$dir"/*_test.go | sed 's/func //'); do \
 			echo "$$target in $${dir#$(CURDIR)/}"; \
-			(cd "$$dir" && $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) .) || exit 1; \
+			(cd "$$dir" && $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x .) || exit 1; \
 		done; \
 	done
 

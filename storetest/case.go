@@ -33,6 +33,6 @@ func Cases() []Case {
 		createCases, commitCases, fenceCases, effectCases, receiptCases,
 		identityCases, payloadCases, limitCases, integerCases, aliasCases,
 		pageCases, contextCases, handleCases, recoverCases, outboxCases,
-		concurrencyCases, linearCases, transactionCases, randomCases, killCases,
+		concurrencyCases, linearCases, waitCases, transactionCases, randomCases, killCases,
 	)
 }

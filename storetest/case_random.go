@@ -3,9 +3,11 @@ package storetest
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"strings"
+	"sync"
 
 	"github.com/countersign/countersign/durable"
 	"github.com/countersign/countersign/store"
@@ -83,6 +85,7 @@ func random(t T, h Harness, property func(t *rapid.T, s *session, owners []subje
 	t.Helper()
 	db := newDatabase(t, h)
 	db.handle()
+	quietRapid()
 	histories := 0
 	rapid.Check(checked{t}, func(rt *rapid.T) {
 		histories++
@@ -97,6 +100,19 @@ func random(t T, h Harness, property func(t *rapid.T, s *session, owners []subje
 		property(rt, s, owners)
 	})
 }
+
+// quietRapid keeps rapid, whose flags are those of the test binary, from writing
+// files beside the adapter's tests and from looking for a smaller failure for
+// longer than a reader's patience. A flag that was set on the command line stays.
+var quietRapid = sync.OnceFunc(func() {
+	set := map[string]bool{}
+	flag.Visit(func(f *flag.Flag) { set[f.Name] = true })
+	for name, value := range map[string]string{"rapid.nofailfile": "true", "rapid.shrinktime": "3s"} {
+		if flag.Lookup(name) != nil && !set[name] {
+			_ = flag.Set(name, value) // a flag that rapid has, with a value that it takes
+		}
+	}
+})
 
 // reopenOn opens the store again and compares the owners of this history alone.
 func (s *session) reopenOn(owners []subject) {

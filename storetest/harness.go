@@ -22,7 +22,9 @@ type OpenOptions struct {
 }
 
 // An Opener opens one more handle on a database. Each call stands for another
-// process: handles share nothing but the database.
+// process: handles share nothing but the database. A store that only one process
+// can open lets its handles share what that process would hold, until the last of
+// them is closed.
 type Opener func(ctx context.Context, o OpenOptions) (Backend, error)
 
 // A Harness is how the suite reaches a store.
@@ -51,5 +53,13 @@ type Harness struct {
 	// process there, so that nothing of it may stay. Only an adapter without
 	// [github.com/countersign/countersign/store.Transactor] needs it: the others
 	// abort a transaction of their own.
+	//
+	// It really carries the commit out and rolls it back, whatever the store says
+	// to it: a refusal is no error of Abort's. It returns an error only if it could
+	// not do so.
 	Abort func(ctx context.Context, b Backend, c durable.Commit) error
+
+	// Requires lists what this adapter is meant to have: a need that is not met is
+	// a failure, where it would only be listed otherwise.
+	Requires []Need
 }

@@ -32,6 +32,7 @@ func parseJSON(data []byte) (node, error) {
 	if len(data) > maxFixtureBytes {
 		return node{}, fmt.Errorf("the file has %d bytes, the limit is %d", len(data), maxFixtureBytes)
 	}
+	data = bytes.TrimPrefix(data, []byte("\ufeff")) // a byte order mark, as some editors write it
 	if err := checkText(data); err != nil {
 		return node{}, err
 	}

@@ -298,6 +298,14 @@ var readMutants = []mutant{
 }
 
 var contextMutants = []mutant{
+	{"it looks at the context once and then waits without it", []string{"atomically/context_ended_while_waiting_gives_no_wrong_result"}, fault{
+		commit: func(ctx context.Context, b *broken, c durable.Commit) (durable.Committed, error) {
+			if err := store.CheckContext(ctx); err != nil {
+				return durable.Committed{}, err
+			}
+			return b.Store.CommitOwner(context.WithoutCancel(ctx), c)
+		},
+	}},
 	{"a cancelled context commits all the same", []string{"context/cancelled_before_leaves_no_trace", "context/deadline_before_leaves_no_trace"}, fault{
 		commit: func(ctx context.Context, b *broken, c durable.Commit) (durable.Committed, error) {
 			return b.Store.CommitOwner(context.WithoutCancel(ctx), c)

@@ -55,7 +55,7 @@ func fixtureCases(fsys fs.FS) ([]Case, error) {
 		}
 		fx, err := parseFixture(data)
 		if err != nil {
-			wrong = append(wrong, fmt.Errorf("%s is not a fixture: %w", name, err))
+			wrong = append(wrong, fmt.Errorf("%s is not a fixture: %s", name, strings.TrimPrefix(err.Error(), ": ")))
 			return nil
 		}
 		for _, s := range fx.scenarios {

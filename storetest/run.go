@@ -45,6 +45,11 @@ func runAll(t T, h Harness, cases []Case) {
 		// Nothing was proved, which must not look like success.
 		t.Errorf("the backend implements nothing that these cases could be run with")
 	}
+	for _, need := range h.Requires {
+		if !has[need] {
+			t.Errorf("the harness requires %s, which is not there", need)
+		}
+	}
 	for _, c := range able {
 		runOne(t, "", c, h)
 	}

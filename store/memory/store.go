@@ -54,7 +54,9 @@ func Open(m *Medium) *Store { return &Store{medium: m} }
 // Close closes the handle. The medium keeps everything that was committed. It
 // returns nil, also when called again.
 func (s *Store) Close() error {
-	s.closed.Store(true)
+	if s != nil {
+		s.closed.Store(true)
+	}
 	return nil
 }
 

@@ -37,6 +37,7 @@ const patience = time.Minute
 // TestConformanceThroughTx carries each request out in a transaction of the
 // caller's, on a handle of the caller's.
 func TestConformanceThroughTx(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, storetest.Harness{
 		New: func(t storetest.T) storetest.Opener {
 			path := filepath.Join(t.TempDir(), "countersign.db")
@@ -66,6 +67,7 @@ func TestConformanceThroughTx(t *testing.T) {
 // TestConformanceOnCallersHandle runs on a handle that the store was given, with
 // another prefix: one that looks like the names of other tables (B61).
 func TestConformanceOnCallersHandle(t *testing.T) {
+	t.Parallel()
 	const prefix = "inbox_receipts_"
 	storetest.Run(t, storetest.Harness{
 		New: func(t storetest.T) storetest.Opener {
