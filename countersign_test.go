@@ -91,3 +91,15 @@ func ExampleErrRefused() {
 	// Output:
 	// do not repeat: countersign: inbox id is empty
 }
+
+// A cause is often about something else: a sibling's failure, as with errgroup.
+// Its kind must not become that of the request whose context it ended.
+func TestContextErrorHasNoKindOfItsCause(t *testing.T) {
+	for _, kind := range []error{countersign.ErrRefused, countersign.ErrConflict, countersign.ErrRetryable, countersign.ErrUnknownOutcome} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(fmt.Errorf("a sibling: %w", kind))
+		err := countersign.ContextError(ctx)
+		assert.ErrorIs(t, err, context.Canceled)
+		assert.NotErrorIs(t, err, kind)
+	}
+}

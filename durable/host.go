@@ -183,7 +183,7 @@ func (h *Host[S, I]) handle(ctx context.Context, auth Grant, in Inbox, input I, 
 			return Committed{}, known, err
 		}
 		res, err := h.commit(ctx, c)
-		if attempt >= h.attempts || !errors.Is(err, countersign.ErrConflict) {
+		if attempt >= h.attempts || !errors.Is(err, countersign.ErrConflict) || errors.Is(err, countersign.ErrUnknownOutcome) {
 			return res, known, err
 		}
 	}

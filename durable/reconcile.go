@@ -44,8 +44,8 @@ type Report struct {
 	// Drift says that entries or version differ from the rebuild at the frontier.
 	// They mostly do while the projection lags: AtOwnThrough tells whether it is
 	// wrong for the position that it claims.
-	Drift bool
-	Health   Health
+	Drift  bool
+	Health Health
 
 	AtOwnThrough        AtOwnThrough
 	TransitionAuthority Authority  // always DurableOwner: a report authorises nothing

@@ -23,6 +23,7 @@ func (s *Store) Atomically(ctx context.Context, body func(ctx context.Context, t
 	if err := body(context.WithValue(ctx, inBody{s.medium}, true), t); err != nil {
 		return err
 	}
+	t.end() // before the commit: from then on the copies are the state itself
 	if err := store.CheckContext(ctx); err != nil {
 		return err // ended before the commit: nothing is written
 	}

@@ -28,6 +28,9 @@ func wrap(err error, waited time.Duration) error {
 	if err == nil {
 		return nil
 	}
+	if busy, ok := errors.AsType[*store.BusyError](err); ok {
+		return busy
+	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return &store.NotTakenError{Err: err}
 	}

@@ -121,6 +121,16 @@ func (s *Store) verify(ctx context.Context) error {
 		if mode != "wal" {
 			return &store.UnusableError{Reason: fmt.Sprintf("the journal mode is %q; run PRAGMA journal_mode = WAL once, on a database in a file", mode)}
 		}
+		for _, p := range []struct{ name, bad, why string }{
+			{"read_uncommitted", "1", "reads would show what is not committed"},
+			{"synchronous", "0", "a checkpoint on this pool would not sync what was acknowledged"},
+		} {
+			if v, err := pragma(ctx, r.s, p.name); err != nil {
+				return err
+			} else if v == p.bad {
+				return &store.UnusableError{Reason: fmt.Sprintf("the pool's connections have %s = %s: %s", p.name, v, p.why)}
+			}
+		}
 		found, err := s.schemaVersion(ctx, r.s)
 		if err != nil {
 			return err

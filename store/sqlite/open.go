@@ -219,19 +219,29 @@ func (s *Store) Close() error {
 		s.writer.drop()
 		s.queue.Leave()
 	}
-	for {
-		select {
-		case r := <-s.readers:
-			r.drop()
-			continue
-		default:
-		}
-		break
-	}
+	s.dropReaders()
 	if s.ownsDB {
 		err = errors.Join(err, s.db.Close())
 	}
 	return err
+}
+
+// dropIfClosed is for the holder of the lead: Close does not wait for ever.
+func (s *Store) dropIfClosed() {
+	if s.closed.Load() {
+		s.writer.drop()
+	}
+}
+
+func (s *Store) dropReaders() {
+	for {
+		select {
+		case r := <-s.readers:
+			r.drop()
+		default:
+			return
+		}
+	}
 }
 
 // ready is what every call asks first, after its request's own check.

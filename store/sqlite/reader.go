@@ -59,6 +59,9 @@ func (s *Store) release(r *reader) {
 	if s.ownsDB && !s.closed.Load() {
 		select {
 		case s.readers <- r:
+			if s.closed.Load() {
+				s.dropReaders() // Close may have been there before
+			}
 			return
 		default:
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/countersign/countersign/durable"
 	"github.com/countersign/countersign/store"
 	"github.com/countersign/countersign/store/internal/group"
+	lib "modernc.org/sqlite/lib"
 )
 
 // inBody marks the context of a transaction's body on a store.
@@ -101,6 +102,7 @@ func (s *Store) Atomically(ctx context.Context, body func(ctx context.Context, t
 	}
 	t := &Tx{s: writerSession{s.writer}, stmts: s.stmts, settled: &countersign.Settlement{}, locked: true}
 	committing := false
+	defer s.dropIfClosed()
 	defer func() {
 		t.end()
 		if !committing {
@@ -138,6 +140,9 @@ func (t *Tx) write(ctx context.Context, r *group.Request) error {
 	if err := t.ready(ctx); err != nil {
 		return err
 	}
+	if err := t.alive(ctx); err != nil {
+		return t.breaks(err)
+	}
 	if !t.locked {
 		if err := t.s.exec(ctx, t.stmts.lock, nil); err != nil {
 			return t.breaks(err)
@@ -169,8 +174,12 @@ func (t *Tx) writeWhole(ctx context.Context, b *batch, one []*group.Request) err
 	}
 	err := b.write(ctx, one)
 	if err != nil {
-		// If SQLite has rolled back by itself, there is no savepoint any more.
-		_ = t.s.exec(ctx, "ROLLBACK TO countersign_request", nil)
+		if t.s.exec(ctx, "ROLLBACK TO countersign_request", nil) != nil {
+			// SQLite has rolled back by itself, or half a request is left: then
+			// nothing of the transaction may be committed.
+			_ = t.s.exec(ctx, "ROLLBACK", nil)
+			return err
+		}
 	}
 	return errors.Join(err, t.s.exec(ctx, "RELEASE countersign_request", nil))
 }
@@ -179,6 +188,9 @@ func (t *Tx) writeWhole(ctx context.Context, b *batch, one []*group.Request) err
 // rolled it back by itself, and what follows would commit on its own.
 func (t *Tx) breaks(err error) error {
 	t.broken = readError(err, 0)
+	if unavailable, ok := errors.AsType[*store.UnavailableError](err); ok {
+		t.broken = unavailable
+	}
 	return t.broken
 }
 
@@ -188,7 +200,28 @@ func (t *Tx) read(ctx context.Context, f func(session) error) error {
 	if err := t.ready(ctx); err != nil {
 		return err
 	}
-	return readError(f(t.s), 0)
+	err := readError(f(t.s), 0)
+	if unavailable, ok := errors.AsType[*store.UnavailableError](err); ok {
+		t.broken = unavailable // SQLite rolls back after such an error of a read, too
+	}
+	return err
+}
+
+var errRolledBack = errors.New("sqlite: no transaction is open")
+
+// alive reports whether the transaction is still open. SQLite ends it by itself
+// after some errors, also of statements that are not ours; what is written then
+// would commit on its own. BEGIN fails in an open transaction, and does nothing.
+func (t *Tx) alive(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
+	err := t.s.exec(ctx, "BEGIN", nil)
+	if err == nil {
+		return errors.Join(&store.UnavailableError{Reason: "the transaction was rolled back", Err: errRolledBack}, t.s.exec(ctx, "ROLLBACK", nil))
+	}
+	if code(err) == lib.SQLITE_ERROR {
+		return nil
+	}
+	return err
 }
 
 func (t *Tx) ready(ctx context.Context) error {

@@ -27,8 +27,15 @@ func (w *writer) session(ctx context.Context) (*connSession, error) {
 	if w.s != nil {
 		return w.s, nil
 	}
-	conn, err := w.db.Conn(ctx)
+	// The pool may be the caller's, and small: do not wait for it for ever.
+	wait, cancel := context.WithTimeout(ctx, w.busy)
+	defer cancel()
+	started := time.Now()
+	conn, err := w.db.Conn(wait)
 	if err != nil {
+		if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+			return nil, &store.BusyError{Waited: time.Since(started), Err: err}
+		}
 		return nil, err
 	}
 	err = conn.Raw(func(dc any) error {
@@ -104,12 +111,27 @@ func (w *writer) rollback() {
 
 // raw calls f while the pool knows that the connection is in use.
 func (w *writer) raw(f func() error) error {
-	return w.conn.Raw(func(any) error { return f() })
+	var err error
+	whole := false
+	if raw := w.conn.Raw(func(any) error {
+		defer func() {
+			if !whole { // a panic: the pool closes the connection, which keeps its locks while statements are open
+				w.s.close()
+			}
+		}()
+		err = f()
+		whole = true
+		return nil // never ErrBadConn: drop closes the connection, statements first
+	}); raw != nil {
+		return raw
+	}
+	return err
 }
 
 // flush is [group.Queue.Do]'s: it opens a transaction, takes the requests that wait by
 // then, and settles them. r is the caller's own.
 func (s *Store) flush(ctx context.Context, r *group.Request) {
+	defer s.dropIfClosed()
 	err := error(store.ErrClosed)
 	if !s.closed.Load() {
 		err = s.writer.begin(ctx)
@@ -127,10 +149,12 @@ func (s *Store) flush(ctx context.Context, r *group.Request) {
 	}
 	// Nothing of the group was written, and one request may be to blame: each is
 	// written by itself, so that it fails alone.
-	for _, r := range batch {
+	for i, r := range batch {
 		if err := s.writer.begin(context.Background()); err != nil {
-			r.Fail(err)
-			continue
+			for _, r := range batch[i:] { // who waits for the lock waits once, not each in turn
+				r.Fail(err)
+			}
+			return
 		}
 		_ = s.writeGroup([]*group.Request{r}) // r.Err says it
 	}
