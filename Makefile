@@ -1,7 +1,7 @@
 # Commands for people who work on countersign. `make` prints this list.
 
 GO        ?= go
-LINT      ?= v2.15.0
+GOLANGCI  := v2.15.0
 FUZZTIME  ?= 60s
 BENCHTIME ?= 12000x
 # Tools are installed here, never into the user's own folders.
@@ -50,12 +50,12 @@ tidy: ## tidy go.mod and go.sum
 	$(GO) mod tidy
 
 .PHONY: lint
-lint: $(BIN)/golangci-lint-$(LINT) ## check format, go vet, golangci-lint and go.mod
+lint: $(BIN)/golangci-lint-$(GOLANGCI) ## check format, go vet, golangci-lint and go.mod
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run make fmt"; exit 1; }
 	$(GO) vet ./...
-	$(BIN)/golangci-lint-$(LINT) run ./...
+	$(BIN)/golangci-lint-$(GOLANGCI) run ./...
 	$(GO) mod tidy -diff
 
-$(BIN)/golangci-lint-$(LINT):
-	GOBIN=$(BIN) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT)
+$(BIN)/golangci-lint-$(GOLANGCI):
+	GOBIN=$(BIN) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)
 	mv $(BIN)/golangci-lint $@
