@@ -11,7 +11,7 @@ import (
 // cause, where the cause says more. It is nil for a context that has not ended.
 func ContextError(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
-	if err == nil || cause == err {
+	if err == nil || cause == err { //nolint:errorlint // the context's error itself, not what wraps it
 		return err
 	}
 	return &contextError{err: err, cause: cause}

@@ -11,6 +11,10 @@ import (
 // events little memory.
 const smallPage = 1 << 20
 
+// maxFoldPage bounds a page in records, since what follows small events may be
+// large ones.
+const maxFoldPage = 500
+
 // fold brings the state up to the image's position, with the image's records and
 // the pages after them. A history is append-only, so the prefix up to the
 // image's position is the same in every read.
@@ -28,7 +32,7 @@ func (h *Host[S, I]) fold(ctx context.Context, known *folded[S], img Image) (*fo
 			return known, err
 		}
 		if bytesOf(page) < smallPage {
-			limit = min(2*limit, MaxPageLimit)
+			limit = min(2*limit, maxFoldPage)
 		}
 		left := min(img.Position-known.position, uint64(limit))
 		var err error

@@ -40,7 +40,8 @@ type Receipt struct {
 // has the parts that the request named.
 //
 // The caller owns the image: no store keeps a reference to it. Pending may
-// share payload bytes with Outbox of the same image.
+// share payload bytes with Outbox of the same image. A part without records is
+// nil or empty, whichever the store gives.
 type Image struct {
 	Head
 	Partial  bool

@@ -95,6 +95,11 @@ func ReconcileOwner(ctx context.Context, s Store, owner string,
 	if err := CheckOwner(owner); err != nil {
 		return Report{}, err
 	}
+	for field, missing := range map[string]bool{"store": s == nil, "facts": facts == nil, "observed": observed == nil, "context": ctx == nil} {
+		if missing {
+			return Report{}, &countersign.MalformedError{Field: field, Reason: "is nil"}
+		}
+	}
 	seen, err := observed(ctx)
 	if err != nil {
 		return Report{}, fmt.Errorf("durable: owner %q: the observed projection: %w", owner, err)

@@ -69,8 +69,7 @@ func waitEnds(s *session, tr store.Transactor) {
 		}
 		switch {
 		case hung:
-			<-answer
-			s.failf(c.name, "it waited for another transaction although its context had ended")
+			s.failf(c.name, "it waited for another transaction although its context had ended, and then returned %v", <-answer)
 		case err == nil:
 			s.failf(c.name, "it succeeded while another transaction held the owner")
 		case errors.Is(err, countersign.ErrUnknownOutcome):

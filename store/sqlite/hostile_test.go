@@ -169,3 +169,28 @@ func TestNewRefusesUnsafePools(t *testing.T) {
 		require.NoError(t, db.Close())
 	}
 }
+
+// Readers that come and go keep SQLite from beginning its log anew, so the store
+// does it from time to time; a reader of old pages makes it try again later.
+func TestLogIsRestartedFromTimeToTime(t *testing.T) {
+	path := made(t)
+	s, err := sqlite.Open(t.Context(), path, nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	reader, err := callersDB(t, path).BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	var n int
+	require.NoError(t, reader.QueryRow("SELECT count(*) FROM countersign_inbox").Scan(&n))
+
+	s.LogIsLong()
+	_, err = s.CommitOwner(t.Context(), commitTo("a", 1))
+	require.NoError(t, err)
+	assert.NotZero(t, s.Logged(), "the reader still needs the log")
+	require.NoError(t, reader.Rollback())
+	_, err = s.CommitOwner(t.Context(), commitTo("a", 2))
+	require.NoError(t, err)
+	assert.Zero(t, s.Logged())
+	var timeout string
+	require.NoError(t, s.DB().QueryRow("PRAGMA busy_timeout").Scan(&timeout))
+	assert.Equal(t, "5000", timeout)
+}

@@ -13,6 +13,10 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
+// autoCheckpoint is the size of the log, in pages, from which SQLite copies it
+// back.
+const autoCheckpoint = 4000
+
 // A writer is the one connection on which a store writes. Only the holder of
 // the queue's lead may use it.
 type writer struct {
@@ -20,6 +24,8 @@ type writer struct {
 	busy time.Duration
 	conn *sql.Conn
 	s    *connSession
+
+	logged int // pages that the log may have grown by since its last restart, about
 }
 
 // session connects, if there is no connection yet or the last one was lost.
@@ -45,12 +51,12 @@ func (w *writer) session(ctx context.Context) (*connSession, error) {
 		}
 		s := newConnSession(c)
 		for _, pragma := range []string{
-			fmt.Sprintf("PRAGMA busy_timeout = %d", max(w.busy.Milliseconds(), 1)),
+			w.busyTimeout(),
 			"PRAGMA foreign_keys = ON",
 			"PRAGMA synchronous = FULL",
 			// Fewer and larger checkpoints: a page that many commits touch is
 			// copied back once.
-			"PRAGMA wal_autocheckpoint = 4000",
+			fmt.Sprintf("PRAGMA wal_autocheckpoint = %d", autoCheckpoint),
 		} {
 			if err := s.exec(ctx, pragma, nil); err != nil {
 				return err
@@ -128,6 +134,42 @@ func (w *writer) raw(f func() error) error {
 	return err
 }
 
+// The log is restarted when it may have grown by so many pages. SQLite's own
+// checkpoints copy pages back, but as long as readers come and go the log is
+// never begun anew, and would grow without bound.
+const (
+	restartAfter = 4 * autoCheckpoint
+	restartWait  = 50 // milliseconds, for readers of the old pages to finish
+)
+
+// tend restarts the log, outside any transaction, if it is time. That it could
+// not be done is no error: the next group tries again.
+func (w *writer) tend(batch []*group.Request) {
+	for _, r := range batch {
+		w.logged += 8 + r.Size/4096
+	}
+	if w.logged < restartAfter || w.s == nil {
+		return
+	}
+	_ = w.raw(func() error {
+		ctx := context.Background()
+		err := w.s.exec(ctx, fmt.Sprintf("PRAGMA busy_timeout = %d", restartWait), nil)
+		if err == nil {
+			err = w.s.query(ctx, "PRAGMA wal_checkpoint(RESTART)", nil, func(v []driver.Value) error {
+				if busy, ok := v[0].(int64); ok && busy == 0 {
+					w.logged = 0
+				}
+				return nil
+			})
+		}
+		return errors.Join(err, w.s.exec(ctx, w.busyTimeout(), nil))
+	})
+}
+
+func (w *writer) busyTimeout() string {
+	return fmt.Sprintf("PRAGMA busy_timeout = %d", max(w.busy.Milliseconds(), 1))
+}
+
 // flush is [group.Queue.Do]'s: it opens a transaction, takes the requests that wait by
 // then, and settles them. r is the caller's own.
 func (s *Store) flush(ctx context.Context, r *group.Request) {
@@ -142,7 +184,10 @@ func (s *Store) flush(ctx context.Context, r *group.Request) {
 	}
 	started := time.Now()
 	batch := s.queue.Take()
-	defer func() { s.queue.Settle(batch, time.Since(started)) }()
+	defer func() {
+		s.queue.Settle(batch, time.Since(started))
+		s.writer.tend(batch) // after its callers have their verdicts
+	}()
 	err = s.writeGroup(batch)
 	if err == nil || len(batch) == 1 {
 		return
