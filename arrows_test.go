@@ -16,9 +16,9 @@ var floors = [][]string{
 	{"durable"},
 	{"store", "conformance"},
 	{"store/internal/group"},
-	{"store/memory", "store/sqlite"},
+	{"store/memory", "store/sqlite", "store/postgres", "store/mongo", "storetest/netfault"},
 	{"storetest"},
-	{"examples/quickstart", "internal/benchtable"},
+	{"examples/quickstart", "internal/benchtable", "internal/testservers"},
 }
 
 func TestArrowsPointDown(t *testing.T) {

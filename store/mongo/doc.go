@@ -1,0 +1,64 @@
+// Package mongo keeps a backend in MongoDB 8.0 or newer, through mongo-driver v2,
+// on a replica set, which may be of one node, or on a sharded cluster. A
+// standalone server has no transactions and is refused.
+//
+// # Durability
+//
+// Every request is a transaction that commits to a majority of the nodes
+// (write concern majority) before its caller learns a verdict. What is read is a
+// snapshot that a majority has (read concern snapshot), from the primary. Nothing
+// that a connection string or a client says weakens that. A reply that is lost
+// while a transaction commits makes the store repeat the commit, never the work,
+// and if that does not help either, it is a [*durable.UnknownOutcomeError].
+//
+// # Concurrency
+//
+// Each request that writes anything of an owner writes the owner's head, so of two
+// transactions on one owner one fails, and is run again for as long as
+// [Options.BusyTimeout]. In one process the requests of an owner take turns, so
+// that this is rare; owners do not hinder each other. A usual commit takes two
+// round trips: its writes carry what they demand of the records, and what the
+// rules say is read and decided only if that is not so.
+//
+// A process that is lost in the middle of a transaction leaves the owner locked
+// until the server ends the transaction, after transactionLifetimeLimitSeconds (a
+// minute, if nobody has changed it). Until then requests on that owner are
+// retryable.
+//
+// # Contexts
+//
+// A request runs under its caller's context. One that ends before the commit was
+// sent leaves no trace. A command that is under way when the context ends is waited
+// for, a second at most: cutting it off could leave the owner locked. If that
+// command is the commit and its reply does not come, the outcome is unknown.
+//
+// # Records
+//
+// All records are in one collection, a small document each, whose _id is owner,
+// kind and id with NUL bytes between them, which no identity contains. Payloads
+// are binary; positions and fences are 64-bit integers.
+//
+// # Sharding
+//
+// The shard key is the field owner: sh.shardCollection("app.countersign_owners",
+// {owner: 1}), or hashed, before the first record. Every record has it, and every
+// query and write of the store names it. So all that a transaction touches is on
+// one shard, and its commit needs no agreement between shards; owners spread over
+// the shards, and since an _id begins with its owner, it is unique over all of
+// them. Only a transaction over several owners ([Store.Atomically], [Store.Tx])
+// may span shards.
+//
+// # Handles
+//
+// [Open] connects, creates what is missing, and has a client of its own. [New]
+// works on a client of the caller's, which it neither disconnects nor creates
+// anything with: [Migrate] does that. [Store.Tx] joins a transaction of the
+// caller's.
+//
+// # Tested servers
+//
+// The suite has run against SecantusDB 0.7.0b3, a server that speaks the protocol
+// as a replica set of one node. It has not run against mongod, against several
+// nodes, an election, or a sharded cluster: there the package is right by
+// construction only.
+package mongo

@@ -1,0 +1,144 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/countersign/countersign"
+	"github.com/countersign/countersign/durable"
+	"github.com/countersign/countersign/store"
+	"github.com/countersign/countersign/store/internal/group"
+)
+
+// bodyAttempts is how often a body is run that another transaction stood in the
+// way of.
+const bodyAttempts = 10
+
+// Atomically implements [store.Transactor]. The body has a connection of its own.
+// Bodies that lock the same owners in opposite orders do not wait for each other:
+// one of them runs again, after the owners that it wrote to were locked in the
+// order of their ids. After ten runs it is a [*store.BusyError].
+func (s *Store) Atomically(ctx context.Context, body func(ctx context.Context, tx store.Backend) error) error {
+	if err := s.mayWrite(ctx); err != nil {
+		return err
+	}
+	started := time.Now()
+	owners := map[string]bool{} // that a run wrote to
+	for n := 1; ; n++ {
+		repeat, err := s.attempt(ctx, owners, body)
+		if !repeat {
+			return err
+		}
+		if n == bodyAttempts {
+			return &store.BusyError{Waited: time.Since(started), Err: err}
+		}
+		select {
+		case <-ctx.Done():
+			return &store.NotTakenError{Err: countersign.ContextError(ctx)}
+		case <-time.After(rand.N(time.Duration(n) * 5 * time.Millisecond)):
+		}
+	}
+}
+
+// attempt runs the body once. It reports whether the body is to run again, since
+// another transaction stood in the way; nothing is written then.
+func (s *Store) attempt(ctx context.Context, owners map[string]bool, body func(ctx context.Context, tx store.Backend) error) (repeat bool, err error) {
+	conn, err := s.acquire(ctx)
+	if err != nil {
+		return false, err
+	}
+	run := &bodyRun{owners: owners, held: map[string]bool{}}
+	t := &Tx{s: pgxSession{conn}, stmts: s.stmts, settled: &countersign.Settlement{}, body: run}
+	defer func() {
+		t.end()
+		rollback(conn) // if it is not committed: the body failed or panicked
+		conn.Release()
+	}()
+	if err := t.s.run(ctx, run.begin(s)...); err != nil {
+		return again(err), s.readError(ctx, err, time.Now())
+	}
+	err = body(context.WithValue(ctx, inBody{s}, true), t)
+	t.end()
+	switch {
+	case again(run.failed) || errors.Is(run.failed, errApart):
+		return true, t.broken
+	case err != nil:
+		return false, err
+	case t.broken != nil:
+		return false, t.broken // whatever the body made of it
+	}
+	if err := store.CheckContext(ctx); err != nil {
+		return false, err // ended before the commit: nothing is written
+	}
+	err = commit(ctx, conn)
+	switch {
+	case err == nil:
+		t.settled.Commit()
+		return false, nil
+	case isUnknown(err):
+		return false, &durable.UnknownOutcomeError{Op: "transaction", Err: err}
+	}
+	return again(err), wrap(err, 0)
+}
+
+// A bodyRun is what a Tx knows of the body that it is for. Any failure but a
+// refusal breaks such a Tx, since the body can run again.
+type bodyRun struct {
+	owners map[string]bool // that this run and those before it wrote to
+	held   map[string]bool // owners whose row this transaction has locked
+	last   string          // the greatest of them
+	failed error           // why the transaction can't go on
+}
+
+// begin begins the transaction and locks the owners of the runs before.
+func (run *bodyRun) begin(s *Store) []*statement {
+	first := []*statement{begin(), s.lockTimeout()}
+	if len(run.owners) > 0 {
+		lock := s.stmts.text(lockWaiting, slices.Sorted(maps.Keys(run.owners)))
+		first = append(first, lock.each(func(r *row) error { run.hold(r.id); return nil }))
+	}
+	return first
+}
+
+func (run *bodyRun) hold(owner string) {
+	run.held[owner] = true
+	run.last = max(run.last, owner)
+}
+
+// writeInBody decides and writes one request in the transaction of a body. A row
+// that would be locked out of order is not waited for.
+func (t *Tx) writeInBody(ctx context.Context, r *group.Request, b *batch, create *durable.CreateOwner) error {
+	started := time.Now()
+	run, owner := t.body, r.Touch.Owner
+	run.owners[owner] = true
+	first, err := b.first(create, run.held[owner] || owner > run.last)
+	if err != nil {
+		return err
+	}
+	if err := t.s.run(ctx, first...); err != nil {
+		return t.breaks(ctx, err, started)
+	}
+	b.decide()
+	if errors.Is(r.Err, errApart) {
+		return t.breaks(ctx, errApart, started)
+	}
+	if _, locked := b.keys[owner]; locked {
+		run.hold(owner)
+	}
+	if writes := b.writes(); len(writes) > 0 {
+		if err := t.s.run(context.WithoutCancel(ctx), writes...); err != nil {
+			return t.breaks(ctx, err, started)
+		}
+	}
+	return r.Err
+}
+
+// breaks marks the transaction of a body as one that can't go on.
+func (t *Tx) breaks(ctx context.Context, err error, started time.Time) error {
+	t.body.failed, t.broken = err, txError(ctx, err, started)
+	return t.broken
+}

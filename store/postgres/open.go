@@ -1,0 +1,186 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/countersign/countersign"
+	"github.com/countersign/countersign/store"
+	"github.com/countersign/countersign/store/internal/group"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// DefaultBusyTimeout is used when [Options.BusyTimeout] is 0.
+const DefaultBusyTimeout = 5 * time.Second
+
+// answerTimeout is how long the server may take to carry out what a transaction
+// writes. Then the connection is given up, and the outcome is unknown.
+const answerTimeout = 30 * time.Second
+
+// Options of a store. Nil and the zero Options are the defaults.
+type Options struct {
+	// BusyTimeout is how long a request waits for other writers of this store,
+	// then for a connection, and then for an owner's row that another transaction
+	// holds, before it gives a [*store.BusyError]. 0 is [DefaultBusyTimeout]; a
+	// negative one is malformed.
+	BusyTimeout time.Duration
+
+	// Schema is where the tables are. "" is [DefaultSchema].
+	Schema string
+}
+
+func (o *Options) withDefaults() (Options, error) {
+	var options Options
+	if o != nil {
+		options = *o
+	}
+	if options.BusyTimeout < 0 {
+		return options, &countersign.MalformedError{Field: "busy timeout", Reason: "is negative"}
+	}
+	if options.BusyTimeout == 0 {
+		options.BusyTimeout = DefaultBusyTimeout
+	}
+	if options.Schema == "" {
+		options.Schema = DefaultSchema
+	}
+	return options, checkSchema(options.Schema)
+}
+
+// Store is a backend in a schema of a database. It is safe for concurrent use.
+// The zero Store is closed.
+type Store struct {
+	pool     *pgxpool.Pool
+	ownsPool bool
+	options  Options
+	stmts    *statements
+	queue    *group.Queue
+	heads    *heads
+	waiters  chan struct{} // requests that wait for a row that another transaction holds
+	closed   atomic.Bool
+}
+
+var (
+	_ store.Backend    = (*Store)(nil)
+	_ store.Transactor = (*Store)(nil)
+)
+
+// Open connects to the database that the connection string names, creates the
+// schema if it is missing, and migrates it. Many processes may do so at once. The
+// string is one of libpq, a URL or key words, with the pool_… settings of pgxpool
+// and the default_query_exec_mode of pgx. It needs the right to create the schema
+// only while there is something to migrate.
+//
+// Errors, none of which shows the string: [*countersign.MalformedError] for a
+// string or options that are wrong; [*store.UnavailableError] for a server that
+// is not there; [*store.UnusableError] for one that refuses, or a database that
+// is not UTF8; [*store.ReadOnlyError]; [*store.BusyError];
+// [*store.SchemaVersionError] for a schema that is too new for this library.
+func Open(ctx context.Context, dsn string, opts *Options) (*Store, error) {
+	options, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if err := store.CheckContext(ctx); err != nil {
+		return nil, err
+	}
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		// The driver's error may quote the string, with its password.
+		return nil, &countersign.MalformedError{Field: "connection string", Reason: "can't be parsed"}
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, wrap(err, 0)
+	}
+	s := newStore(pool, options)
+	s.ownsPool = true
+	if err := s.migrate(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// New returns a store on a pool of the caller's. It verifies the schema and never
+// migrates: one that is missing, too old or too new is a
+// [*store.SchemaVersionError]; run [Migrations] before. The other errors are those
+// of [Open]. The store holds no connection between calls. The pool stays the
+// caller's: Close does not close it.
+func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Store, error) {
+	options, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if pool == nil {
+		return nil, &countersign.MalformedError{Field: "connection pool", Reason: "is nil"}
+	}
+	if err := store.CheckContext(ctx); err != nil {
+		return nil, err
+	}
+	s := newStore(pool, options)
+	if err := s.verify(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func newStore(pool *pgxpool.Pool, options Options) *Store {
+	return &Store{
+		pool:    pool,
+		options: options,
+		stmts:   &statements{schema: options.Schema},
+		heads:   &heads{},
+		queue:   group.NewQueue(),
+		waiters: make(chan struct{}, max(1, pool.Config().MaxConns/2)),
+	}
+}
+
+// Pool returns the pool that the store works on, for transactions that
+// [Store.Tx] joins. Do not close it while the store is open.
+func (s *Store) Pool() *pgxpool.Pool { return s.pool }
+
+// Close waits until the calls under way are done, and closes the pool if it is
+// the store's own. What comes later gets [store.ErrClosed]. Closing again does
+// nothing and returns nil. Do not call it in the body of a transaction.
+func (s *Store) Close() error {
+	if s == nil || s.queue == nil || !s.closed.CompareAndSwap(false, true) {
+		return nil
+	}
+	err := s.queue.Enter(context.Background(), s.options.BusyTimeout)
+	if err == nil {
+		s.queue.Leave()
+	}
+	if s.ownsPool {
+		s.pool.Close()
+	}
+	return err
+}
+
+// ready is what every call asks first, after its request's own check.
+func (s *Store) ready(ctx context.Context) error {
+	if s == nil || s.queue == nil || s.closed.Load() {
+		return store.ErrClosed
+	}
+	return store.CheckContext(ctx)
+}
+
+// acquire takes a connection out of the pool, which may be the caller's, and
+// small: it does not wait for ever.
+func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
+	wait, cancel := context.WithTimeout(ctx, s.options.BusyTimeout)
+	defer cancel()
+	started := time.Now()
+	conn, err := s.pool.Acquire(wait)
+	switch {
+	case err == nil:
+		return conn, nil
+	case s.closed.Load():
+		return nil, store.ErrClosed
+	case ctx.Err() != nil:
+		return nil, &store.NotTakenError{Err: countersign.ContextError(ctx)}
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, &store.BusyError{Waited: time.Since(started), Err: err}
+	}
+	return nil, wrap(err, time.Since(started))
+}

@@ -1,0 +1,119 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// A statement is a text with its arguments, and what comes of it.
+type statement struct {
+	text string
+	args []any
+	row  func(*row) error // called for each row; nil: the statement returns none
+	tag  string           // the server's answer to one without rows
+}
+
+// each makes a query of a statement.
+func (s *statement) each(f func(*row) error) *statement {
+	s.row = f
+	return s
+}
+
+// A session runs statements one after another in one transaction. The first that
+// fails is the last: its error is returned, and the transaction takes no more
+// until it is rolled back.
+type session interface {
+	run(ctx context.Context, statements ...*statement) error
+}
+
+// batcher is what pgx's connections, pools and transactions have in common.
+type batcher interface {
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
+// pgxSession sends its statements together, in one round trip.
+type pgxSession struct{ b batcher }
+
+func (s pgxSession) run(ctx context.Context, statements ...*statement) (err error) {
+	batch := &pgx.Batch{QueuedQueries: make([]*pgx.QueuedQuery, 0, len(statements))}
+	for _, st := range statements {
+		batch.Queue(st.text, st.args...)
+	}
+	results := s.b.SendBatch(ctx, batch)
+	defer func() {
+		if e := results.Close(); err == nil {
+			err = e
+		}
+	}()
+	for _, st := range statements {
+		if st.row == nil {
+			tag, err := results.Exec()
+			if err != nil {
+				return err
+			}
+			st.tag = tag.String()
+			continue
+		}
+		rows, err := results.Query()
+		if err != nil {
+			return err
+		}
+		if err := scan(rows, st.row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func scan(rows pgx.Rows, each func(*row) error) error {
+	defer rows.Close()
+	for rows.Next() {
+		var r row
+		if err := rows.Scan(r.columns()...); err != nil {
+			return err
+		}
+		if err := each(&r); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// sqlSession is a session on a transaction of database/sql, a statement at a time.
+type sqlSession struct{ tx *sql.Tx }
+
+func (s sqlSession) run(ctx context.Context, statements ...*statement) error {
+	for _, st := range statements {
+		if st.row == nil {
+			if _, err := s.tx.ExecContext(ctx, st.text, st.args...); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := s.query(ctx, st); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s sqlSession) query(ctx context.Context, st *statement) (err error) {
+	rows, err := s.tx.QueryContext(ctx, st.text, st.args...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var r row
+		if err := rows.Scan(r.columns()...); err != nil {
+			return err
+		}
+		if err := st.row(&r); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
