@@ -103,14 +103,19 @@ func TestConformance(t *testing.T) {
 }
 
 // TestConformanceThroughTx carries each request out in a transaction of the
-// caller's.
+// caller's, on a client of the caller's: it outlives the store.
 func TestConformanceThroughTx(t *testing.T) {
 	uri := server(t)
 	storetest.Run(t, storetest.Harness{
 		New: func(t storetest.T) storetest.Opener {
 			name := freshDatabase(t, uri)
+			client := callersClient(t, uri)
 			return func(ctx context.Context, o storetest.OpenOptions) (storetest.Backend, error) {
-				s, err := mongo.Open(ctx, uri, &mongo.Options{Database: name, Clock: o.Clock, BusyTimeout: patience})
+				opts := &mongo.Options{Database: name, Clock: o.Clock, BusyTimeout: patience}
+				if err := mongo.Migrate(ctx, client, opts); err != nil {
+					return nil, err
+				}
+				s, err := mongo.New(ctx, client, opts)
 				if err != nil {
 					return nil, err
 				}
@@ -121,24 +126,14 @@ func TestConformanceThroughTx(t *testing.T) {
 			return plant(ctx, b.(*txStore).store, img)
 		},
 		Abort: func(ctx context.Context, b storetest.Backend, c durable.Commit) error {
-			s := b.(*txStore).store
-			session, err := s.Client().StartSession()
-			if err != nil {
-				return err
-			}
-			defer session.EndSession(ctx)
-			if err := session.StartTransaction(mongo.TransactionOptions()); err != nil {
-				return err
-			}
-			_, _ = s.Tx(driver.NewSessionContext(ctx, session)).CommitOwner(ctx, c) // whatever it says: it is lost
-			return session.AbortTransaction(ctx)
+			return loseCommit(ctx, b.(*txStore).store, c)
 		},
 	})
 }
 
 // TestConformanceOnCallersClient runs on a client that the store was given, whose
 // own concerns are weak, with another prefix: one that looks like the names of
-// other collections (B61).
+// other collections (B61). Its transactions are those of TestConformance.
 func TestConformanceOnCallersClient(t *testing.T) {
 	uri := server(t)
 	const prefix = "inbox_receipts_"
@@ -151,10 +146,39 @@ func TestConformanceOnCallersClient(t *testing.T) {
 			return func(ctx context.Context, o storetest.OpenOptions) (storetest.Backend, error) {
 				opts := opts
 				opts.Clock = o.Clock
-				return mongo.New(ctx, callersClient(t, uri, weak), &opts)
+				s, err := mongo.New(ctx, callersClient(t, uri, weak), &opts)
+				if err != nil {
+					return nil, err
+				}
+				return ownersOnly{Store: s, store: s}, nil
 			}
 		},
+		Abort: func(ctx context.Context, b storetest.Backend, c durable.Commit) error {
+			return loseCommit(ctx, b.(ownersOnly).store, c)
+		},
 	})
+}
+
+// ownersOnly hides that the store has transactions.
+type ownersOnly struct {
+	durable.Store
+	store *mongo.Store
+}
+
+func (s ownersOnly) Close() error { return s.store.Close() }
+
+// loseCommit runs a commit up to its commit point and aborts its transaction.
+func loseCommit(ctx context.Context, s *mongo.Store, c durable.Commit) error {
+	session, err := s.Client().StartSession()
+	if err != nil {
+		return err
+	}
+	defer session.EndSession(ctx)
+	if err := session.StartTransaction(mongo.TransactionOptions()); err != nil {
+		return err
+	}
+	_, _ = s.Tx(driver.NewSessionContext(ctx, session)).CommitOwner(ctx, c) // whatever it says: it is lost
+	return session.AbortTransaction(ctx)
 }
 
 // plant writes an image as it is. What the collection can't hold (an id twice) is
