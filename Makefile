@@ -6,6 +6,8 @@ GOLANGCI  := v2.15.0
 # of a duration as a failure (go.dev/issue/75804).
 FUZZTIME  ?= 1000000x
 BENCHTIME ?= 12000x
+# Runs a command with a Postgres and a MongoDB, which it finds or starts.
+SERVERS   := $(GO) run ./internal/testservers --
 # Tools are installed here, never into the user's own folders.
 BIN       := $(CURDIR)/.cache/bin
 
@@ -16,17 +18,30 @@ help: ## print the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
 .PHONY: test
-test: ## run every test, with the race detector where there is a C compiler
-	$(GO) test -timeout 30m ./...
+test: ## run every test with servers, under the race detector too where there is a C compiler
+	@$(SERVERS) $(MAKE) --no-print-directory test-here
+
+# With the servers that the environment names, if any.
+.PHONY: test-here
+test-here:
+	$(GO) test ./...
 	@if [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v "$$($(GO) env CC)" >/dev/null; then \
-		$(MAKE) --no-print-directory race; \
+		$(MAKE) --no-print-directory race-here; \
 	else \
 		echo "no C compiler: the race detector was left out"; \
 	fi
 
 .PHONY: race
-race: ## run every test under the race detector, the suite once for each store
-	$(GO) test -race -timeout 30m -skip '^TestConformance(ThroughTx|OnCallersHandle)$$' ./...
+race: ## run every test with servers, under the race detector only
+	@$(SERVERS) $(MAKE) --no-print-directory race-here
+
+.PHONY: race-here
+race-here:
+	$(GO) test -race -timeout 20m ./...
+
+.PHONY: servers
+servers: ## start the servers, print their variables and wait, for a go test by hand
+	@$(GO) run ./internal/testservers
 
 .PHONY: fuzz
 fuzz: ## fuzz each target with FUZZTIME inputs (1000000x)
@@ -38,10 +53,14 @@ fuzz: ## fuzz each target with FUZZTIME inputs (1000000x)
 	done
 
 .PHONY: bench
-bench: ## run the benchmarks and print them as a table of ratios
-	@{ $(GO) test -run '^$$' -bench Commit -benchtime $(BENCHTIME) -timeout 60m ./store/sqlite && \
-	   $(GO) test -run '^$$' -bench ReadHistory -benchtime 10x ./store/sqlite && \
-	   $(GO) test -run '^$$' -bench Handle -benchmem ./durable; } | tee /dev/stderr | $(GO) run ./internal/benchtable
+bench: ## run the benchmarks with servers and print them as a table of ratios
+	@$(SERVERS) $(MAKE) --no-print-directory bench-here | tee /dev/stderr | $(GO) run ./internal/benchtable
+
+.PHONY: bench-here
+bench-here:
+	@$(GO) test -run '^$$' -bench Commit -benchtime $(BENCHTIME) -timeout 60m ./store/...
+	@$(GO) test -run '^$$' -bench ReadHistory -benchtime 10x ./store/...
+	@$(GO) test -run '^$$' -bench Handle -benchmem ./durable
 
 .PHONY: fmt
 fmt: ## format the code

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"bufio"
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -9,14 +9,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/countersign/countersign/durable"
-	"github.com/countersign/countersign/store/sqlite"
 )
 
 //go:embed deliveries.jsonl
@@ -24,7 +22,7 @@ var shipped string
 
 // broker delivers each line until it is acknowledged. It kills the service now
 // and then, and looks at what is there in the end.
-func broker(ctx context.Context, input string, kills int) (err error) {
+func broker(ctx context.Context, where, input string, kills int) (err error) {
 	deliveries := shipped
 	if input != "" {
 		content, err := os.ReadFile(input) //nolint:gosec // the user names the file
@@ -33,69 +31,71 @@ func broker(ctx context.Context, input string, kills int) (err error) {
 		}
 		deliveries = string(content)
 	}
-	dir, err := os.MkdirTemp("", "countersign-quickstart-")
-	if err != nil {
-		return err
+	p := place{where: where, run: fmt.Sprintf("quickstart_%x", rand.Uint64())}
+	if where == "" {
+		dir, err := os.MkdirTemp("", "countersign-quickstart-")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = os.RemoveAll(dir) }()
+		p.where = filepath.Join(dir, "shop.db")
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	file := filepath.Join(dir, "shop.db")
+	defer func() { err = cmp.Or(err, leave(ctx, p)) }()
+	if p.inMemory() {
+		kills = 0
+	}
 
 	var verdicts []string
 	lines := strings.Split(strings.TrimSpace(deliveries), "\n")
 	killed := 0
 	for len(verdicts) < len(lines) {
-		answers, err := session(ctx, file, lines[len(verdicts):], kills-killed)
+		answers, kill, err := session(ctx, p, lines[len(verdicts):], kills-killed)
 		if err != nil {
 			return err
 		}
 		verdicts = append(verdicts, answers...)
-		killed = min(killed+1, kills)
+		if kill {
+			killed++
+		}
 	}
-	return report(ctx, file, killed, verdicts)
+	return report(ctx, p, killed, verdicts)
 }
 
 // session starts the service, hands it deliveries one after another, and returns
 // its answers. As long as kills are left the service is killed, at a random
 // instant while it has a delivery that it has not answered: that one will be
 // delivered again.
-func session(ctx context.Context, file string, deliveries []string, kills int) (answers []string, err error) {
-	self, err := os.Executable()
+func session(ctx context.Context, p place, deliveries []string, kills int) (answers []string, killed bool, err error) {
+	shop, err := start(ctx, p)
 	if err != nil {
-		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, self, "-serve", file) //nolint:gosec // this program
-	cmd.Stderr = os.Stderr
-	in, inErr := cmd.StdinPipe()
-	out, outErr := cmd.StdoutPipe()
-	if err := errors.Join(inErr, outErr, cmd.Start()); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	last := rand.IntN(max(len(deliveries)/(kills+1), 1)) // how many it lives through
-	lines := bufio.NewScanner(out)
 	for _, delivery := range deliveries {
-		if _, err := fmt.Fprintln(in, delivery); err != nil {
+		if _, err := fmt.Fprintln(shop.in, delivery); err != nil {
 			break // it is dead
 		}
 		if kills > 0 && len(answers) == last {
 			time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond)
-			_ = cmd.Process.Kill()
+			shop.kill()
+			killed = true
 		}
-		if !lines.Scan() {
+		if !shop.out.Scan() {
 			break
 		}
-		answers = append(answers, lines.Text())
+		answers = append(answers, shop.out.Text())
 	}
-	_ = in.Close()
-	if err := cmd.Wait(); err != nil && kills <= 0 {
-		return nil, err
+	_ = shop.in.Close()
+	if err := shop.wait(); err != nil && !killed {
+		return nil, false, err
 	}
-	return answers, nil
+	return answers, killed, nil
 }
 
-// report prints what happened, and what the file holds: it is opened for
-// reading, and its image is recovered and validated.
-func report(ctx context.Context, file string, killed int, verdicts []string) error {
-	db, err := sqlite.OpenReadOnly(ctx, file, nil)
+// report prints what happened, and what the store holds: its image is recovered
+// and validated.
+func report(ctx context.Context, p place, killed int, verdicts []string) error {
+	db, err := open(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -135,11 +135,15 @@ func report(ctx context.Context, file string, killed int, verdicts []string) err
 	// A delivery whose answer was lost with its process is answered "duplicate"
 	// later, so the commits are counted where they are: in the inbox.
 	duplicates := count["committed"] + count["duplicate"] - len(img.Inbox)
+	kills := fmt.Sprint(killed, " times")
+	if p.inMemory() {
+		kills = "never: the memory would go with it"
+	}
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	for _, row := range [][2]any{
 		{"deliveries", len(verdicts)}, {"committed", len(img.Inbox)}, {"duplicates", duplicates},
 		{"conflicts", count["conflict"]}, {"refused", count["refused"]}, {"effects", len(img.Outbox)},
-		{"each effect exists once", once}, {"service killed", fmt.Sprint(killed, " times")}, {"complete history", complete.Digest()},
+		{"each effect exists once", once}, {"service killed", kills}, {"complete history", complete.Digest()},
 	} {
 		fmt.Fprintf(table, "%v\t%v\n", row[0], row[1])
 	}

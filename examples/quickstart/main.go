@@ -1,9 +1,13 @@
-// Quickstart is an order service on a durable owner in a SQLite file. A broker
-// (broker.go) hands it deliveries, some of them twice, one under a used id, one
-// of them broken, and kills it with SIGKILL again and again. In the end every
-// effect is there exactly once.
+// Quickstart is an order service on a durable owner in a store of your choice. A
+// broker (broker.go) hands it deliveries, some of them twice, one under a used
+// id, one of them broken, and kills it with SIGKILL again and again. In the end
+// every effect is there exactly once.
 //
 //	go run ./examples/quickstart
+//	go run ./examples/quickstart -store postgres://localhost/postgres
+//
+// On MongoDB a kill may cost a minute: so long the server keeps the transaction
+// of a client that was lost.
 package main
 
 import (
@@ -19,18 +23,19 @@ import (
 	"os"
 
 	"github.com/countersign/countersign/durable"
-	"github.com/countersign/countersign/store/sqlite"
+	"github.com/countersign/countersign/store"
 )
 
 func main() {
 	log.SetFlags(0)
-	serve := flag.String("serve", "", "be the service on this file (the broker starts it)")
+	where := flag.String("store", "", "memory, a SQLite file, postgres://… or mongodb://… (default: a temporary SQLite file)")
+	serve := flag.String("serve", "", "be the service of the run with this name (the broker starts it)")
 	input := flag.String("deliveries", "", "a JSON Lines file, instead of the one that ships with this program")
 	kills := flag.Int("kills", 6, "how often the service is killed")
 	flag.Parse()
-	run := func() error { return broker(context.Background(), *input, *kills) }
+	run := func() error { return broker(context.Background(), *where, *input, *kills) }
 	if *serve != "" {
-		run = func() error { return service(context.Background(), *serve, os.Stdin, os.Stdout) }
+		run = func() error { return service(context.Background(), place{*where, *serve}, os.Stdin, os.Stdout) }
 	}
 	if err := run(); err != nil {
 		log.Fatal(err)
@@ -39,13 +44,17 @@ func main() {
 
 // service handles one delivery a line and answers each with one line. It answers
 // only what is durable.
-func service(ctx context.Context, file string, in io.Reader, out io.Writer) error {
-	db, err := sqlite.Open(ctx, file, nil)
+func service(ctx context.Context, p place, in io.Reader, out io.Writer) error {
+	db, err := open(ctx, p)
 	if err != nil {
 		return err
 	}
 	shop := durable.NewHost(db, shopMachine, nil)
 	auth, err := shop.Acquire(ctx, "shop") // advances the fence: a predecessor that still lives can't write any more
+	var busy *store.BusyError
+	for errors.As(err, &busy) { // the transaction of a predecessor is still open
+		auth, err = shop.Acquire(ctx, "shop")
+	}
 	if err != nil {
 		return err
 	}

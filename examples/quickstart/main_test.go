@@ -2,32 +2,59 @@ package main
 
 import (
 	"bytes"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// The table is the same for every run, however often the service is killed: the
-// effects, and the fingerprint of the complete history.
-func TestTheTableIsTheSameHoweverOftenTheServiceIsKilled(t *testing.T) {
+// The table is the same for every store and every run, however often the service
+// is killed: the effects, and the fingerprint of the complete history.
+func TestTheTableIsTheSameOnEveryStoreHoweverOftenTheServiceIsKilled(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "quickstart")
 	build, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".").CombinedOutput()
 	require.NoError(t, err, string(build))
-	var tables []string
-	for _, kills := range []string{"0", "1", "6", "12"} {
+	table := func(t *testing.T, store, kills string) string {
+		t.Helper()
 		var out, diagnostics bytes.Buffer
-		cmd := exec.CommandContext(t.Context(), program, "-kills", kills)
+		cmd := exec.CommandContext(t.Context(), program, "-store", store, "-kills", kills)
 		cmd.Stdout, cmd.Stderr = &out, &diagnostics
 		require.NoError(t, cmd.Run(), diagnostics.String())
-		assert.Regexp(t, "service killed +"+kills+" times", out.String())
-		tables = append(tables, regexp.MustCompile(`service killed.*\n`).ReplaceAllString(out.String(), ""))
+		row := "service killed +" + kills + " times"
+		if store == "memory" {
+			row = "service killed +never: "
+		}
+		assert.Regexp(t, row, out.String())
+		return regexp.MustCompile(`service killed.*\n`).ReplaceAllString(out.String(), "")
 	}
-	for _, table := range tables {
-		assert.Equal(t, tables[0], table)
+	first := table(t, "", "0")
+	assert.Regexp(t, `committed +17\nduplicates +6\nconflicts +2\nrefused +3\neffects +17\neach effect exists once +true`, first)
+	for _, on := range []struct {
+		name, store string
+		kills       []string
+	}{
+		{"sqlite", "", []string{"1", "6", "12"}},
+		{"a file of the user's", filepath.Join(t.TempDir(), "shop.db"), []string{"6"}},
+		{"memory", "memory", []string{"6"}},
+		{"postgres", os.Getenv("COUNTERSIGN_TEST_POSTGRES_DSN"), []string{"0", "6"}},
+		{"mongo", os.Getenv("COUNTERSIGN_TEST_MONGO_URI"), []string{"0", "1"}},
+	} {
+		t.Run(on.name, func(t *testing.T) {
+			if on.store == "" && on.name != "sqlite" {
+				if slices.Contains(strings.Split(os.Getenv("COUNTERSIGN_TEST_REQUIRE"), ","), on.name) {
+					t.Fatalf("COUNTERSIGN_TEST_REQUIRE demands %s, and no variable says where it is", on.name)
+				}
+				t.Skipf("no variable says where %s is", on.name)
+			}
+			for _, kills := range on.kills {
+				assert.Equal(t, first, table(t, on.store, kills))
+			}
+		})
 	}
-	assert.Regexp(t, `committed +17\nduplicates +6\nconflicts +2\nrefused +3\neffects +17\neach effect exists once +true`, tables[0])
 }

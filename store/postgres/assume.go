@@ -91,7 +91,8 @@ func (s *Store) tryAssumed(ctx context.Context, conn *pgxpool.Conn, requests []*
 		}
 	}
 	// The statement is a transaction of its own. Its end is the end of the run.
-	err = pgxSession{conn}.run(ctx, s.stmts.allIf(assumed, b.plans()...).each(func(r *row) error {
+	parts := append(append([]part{assumed}, b.plans()...), part{sql: &assumedEnd})
+	err = pgxSession{conn}.run(ctx, s.stmts.make(ifHeld, parts...).each(func(r *row) error {
 		done = r.kind == 1
 		return nil
 	}))
@@ -116,5 +117,5 @@ func (b *batch) assumption() part {
 		head := b.slices[owner].Head
 		rows.add(key, owner, "", "", nil, int64(head.Position), int64(head.Fence))
 	}
-	return part{assumedPart, []any{rows.keys, rows.ids, rows.a, rows.b, int64(len(rows.keys))}}
+	return part{&assumedPart, []any{rows.keys, rows.ids, rows.a, rows.b, int64(len(rows.keys))}}
 }

@@ -26,15 +26,11 @@ func (s *Store) Atomically(ctx context.Context, body func(ctx context.Context, t
 	if err := s.mayWrite(ctx); err != nil {
 		return err
 	}
-	started := time.Now()
 	owners := map[string]bool{} // that a run wrote to
 	for n := 1; ; n++ {
 		repeat, err := s.attempt(ctx, owners, body)
-		if !repeat {
+		if !repeat || n == bodyAttempts {
 			return err
-		}
-		if n == bodyAttempts {
-			return &store.BusyError{Waited: time.Since(started), Err: err}
 		}
 		select {
 		case <-ctx.Done():
@@ -59,7 +55,8 @@ func (s *Store) attempt(ctx context.Context, owners map[string]bool, body func(c
 		conn.Release()
 	}()
 	if err := t.s.run(ctx, run.begin(s)...); err != nil {
-		return again(err), s.readError(ctx, err, time.Now())
+		err = s.readError(ctx, lostConnection(err), time.Now())
+		return again(err) || lost(err), err
 	}
 	err = body(context.WithValue(ctx, inBody{s}, true), t)
 	t.end()
@@ -98,7 +95,7 @@ type bodyRun struct {
 func (run *bodyRun) begin(s *Store) []*statement {
 	first := []*statement{begin(), s.lockTimeout()}
 	if len(run.owners) > 0 {
-		lock := s.stmts.text(lockWaiting, slices.Sorted(maps.Keys(run.owners)))
+		lock := s.stmts.make(alone, part{&lockWaiting, []any{slices.Sorted(maps.Keys(run.owners))}})
 		first = append(first, lock.each(func(r *row) error { run.hold(r.id); return nil }))
 	}
 	return first

@@ -42,7 +42,7 @@ func (b *batch) insert(req durable.CreateOwner) (*statement, error) {
 	}
 	// The rule is asked about an owner that was not there, so the slice stays
 	// empty, and its plan is what this statement has written.
-	return b.t.text(insertOwner, req.Owner, mode, int64(req.Fence)).each(func(r *row) error {
+	return b.t.make(alone, part{&insertOwner, []any{req.Owner, mode, int64(req.Fence)}}).each(func(r *row) error {
 		b.keys[r.id], b.ids[r.key] = r.key, r.id
 		return nil
 	}), nil
@@ -73,13 +73,13 @@ func (b *batch) reads(wait bool) []*statement {
 		}
 	}
 	slices.Sort(owners)
-	lock := lockWaiting
+	lock := &lockWaiting
 	if !wait {
-		lock = lockSkipped
+		lock = &lockSkipped
 	}
-	read := []*statement{b.t.text(lock, owners).each(b.locked)}
+	read := []*statement{b.t.make(alone, part{lock, []any{owners}}).each(b.locked)}
 	if parts := b.touched(owners, wait); len(parts) > 0 {
-		read = append(read, b.t.union(parts...).each(b.found))
+		read = append(read, b.t.make(union, parts...).each(b.found))
 	}
 	return read
 }
@@ -98,12 +98,12 @@ func (b *batch) touched(owners []string, wait bool) []part {
 	}
 	var parts []part
 	if !wait {
-		parts = append(parts, part{headsPart, []any{owners}})
+		parts = append(parts, part{&headsPart, []any{owners}})
 	}
 	for _, w := range []struct {
-		sql string
+		sql *string
 		wanted
-	}{{inboxPart, inbox}, {effectsPart, effects}, {receiptsPart, receipts}, {receiptOfPart, receiptOf}} {
+	}{{&inboxPart, inbox}, {&effectsPart, effects}, {&receiptsPart, receipts}, {&receiptOfPart, receiptOf}} {
 		if len(w.ids) > 0 {
 			parts = append(parts, part{w.sql, []any{w.owners, w.ids}})
 		}
@@ -188,7 +188,7 @@ func (b *batch) writes() []*statement {
 	if len(parts) == 0 {
 		return nil
 	}
-	return []*statement{b.t.all(parts...)}
+	return []*statement{b.t.make(all, parts...)}
 }
 
 // plans are the parts of the statement that writes, one for each kind of record.
@@ -251,16 +251,16 @@ func (b *batch) plans() []part {
 	var parts []part
 	for _, p := range []struct {
 		columns
-		sql  string
+		sql  *string
 		args []any
 	}{
-		{move, movePart, []any{move.keys, move.ids, move.schemas, move.a, move.b}},
-		{history, historyPart, []any{history.keys, history.a, history.schemas, history.codecs, history.bytes}},
-		{snapshots, snapshotsPart, []any{snapshots.keys, snapshots.a, snapshots.schemas, snapshots.codecs, snapshots.bytes}},
-		{inbox, insertInboxPart, []any{inbox.keys, inbox.ids, inbox.bytes, inbox.a}},
-		{outbox, insertOutboxPart, []any{outbox.keys, outbox.ids, outbox.a, outbox.schemas, outbox.codecs, outbox.bytes, outbox.refs}},
-		{mark, markPart, []any{mark.keys, mark.ids, mark.refs}},
-		{receipts, insertReceiptsPart, []any{receipts.keys, receipts.ids, receipts.refs, receipts.words, receipts.a, receipts.b, receipts.schemas, receipts.codecs, receipts.bytes}},
+		{move, &movePart, []any{move.keys, move.ids, move.schemas, move.a, move.b}},
+		{history, &historyPart, []any{history.keys, history.a, history.schemas, history.codecs, history.bytes}},
+		{snapshots, &snapshotsPart, []any{snapshots.keys, snapshots.a, snapshots.schemas, snapshots.codecs, snapshots.bytes}},
+		{inbox, &insertInboxPart, []any{inbox.keys, inbox.ids, inbox.bytes, inbox.a}},
+		{outbox, &insertOutboxPart, []any{outbox.keys, outbox.ids, outbox.a, outbox.schemas, outbox.codecs, outbox.bytes, outbox.refs}},
+		{mark, &markPart, []any{mark.keys, mark.ids, mark.refs}},
+		{receipts, &insertReceiptsPart, []any{receipts.keys, receipts.ids, receipts.refs, receipts.words, receipts.a, receipts.b, receipts.schemas, receipts.codecs, receipts.bytes}},
 	} {
 		if len(p.keys) > 0 {
 			parts = append(parts, part{p.sql, p.args})

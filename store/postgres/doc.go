@@ -19,8 +19,9 @@
 // While a request waits its context may end: there is no trace of it then. Once it
 // was taken into a transaction that goes on without the context, and a caller
 // whose context ends learns a [*durable.UnknownOutcomeError]. The same error
-// follows a connection that is lost after COMMIT was sent. Serialization failures
-// and deadlocks, which wrote nothing, are repeated inside, a few times.
+// follows a connection that is lost after COMMIT was sent. What the server refused for a
+// passing reason (SQLSTATE 40001, 40P01) wrote nothing, and is repeated inside, a few
+// times.
 //
 // # Sessions and poolers
 //

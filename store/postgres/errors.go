@@ -70,6 +70,13 @@ func lostConnection(err error) error {
 	return &store.UnavailableError{Reason: connectionLost, Err: err}
 }
 
+// lost reports whether the error says that the connection was lost before anything
+// was committed.
+func lost(err error) bool {
+	e, ok := errors.AsType[*store.UnavailableError](err)
+	return ok && e.Reason == connectionLost
+}
+
 // surelyNotCommitted reports whether a transaction whose COMMIT was sent, and
 // which failed with err, left nothing behind: the server itself says that a
 // statement failed, and stays there.
@@ -134,6 +141,8 @@ func wrapAnswer(e *pgconn.PgError, err error, waited time.Duration) error {
 			reason += ": " + rule
 		}
 		return &store.UnusableError{Reason: reason, Err: err}
+	case "25":
+		return &store.UnusableError{Reason: "the transaction has failed before, or allows no writing", Err: err}
 	case "26":
 		return &store.UnusableError{Reason: "prepared statements do not survive this pooler, use default_query_exec_mode=cache_describe", Err: err}
 	case "3D", "28":

@@ -100,7 +100,7 @@ func TestSchemaVersions(t *testing.T) {
 		assert.Zero(t, schemas, "New never migrates")
 	})
 	t.Run("not in UTF8", func(t *testing.T) {
-		_, err := postgres.Open(t.Context(), database(t, server, "template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'"), nil)
+		_, err := postgres.Open(t.Context(), database(t, server, "ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'"), nil)
 		var unusable *store.UnusableError
 		require.ErrorAs(t, err, &unusable)
 		assert.Contains(t, err.Error(), "LATIN1")

@@ -19,8 +19,8 @@ func load(ctx context.Context, read reader, t *statements, req durable.LoadOwner
 		return durable.Image{}, err
 	}
 	if req.Parts == nil {
-		return view(ctx, read, t, req.Owner, part{sql: allHistoryPart}, part{snapshotAfterPart, []any{int64(-1)}},
-			part{sql: allInboxPart}, part{sql: allOutboxPart}, part{sql: allReceiptsPart})
+		return view(ctx, read, t, req.Owner, part{sql: &allHistoryPart}, part{&snapshotAfterPart, []any{int64(-1)}},
+			part{sql: &allInboxPart}, part{sql: &allOutboxPart}, part{sql: &allReceiptsPart})
 	}
 	parts, err := named(*req.Parts)
 	if err != nil {
@@ -38,22 +38,22 @@ func load(ctx context.Context, read reader, t *statements, req durable.LoadOwner
 func named(p durable.Parts) ([]part, error) {
 	var parts []part
 	if len(p.Inbox) > 0 {
-		parts = append(parts, part{namedInboxPart, []any{slices.Compact(slices.Sorted(slices.Values(p.Inbox)))}})
+		parts = append(parts, part{&namedInboxPart, []any{slices.Compact(slices.Sorted(slices.Values(p.Inbox)))}})
 	}
 	if p.State { // the owner's mode says which of the two there is
 		limit, err := durable.PageLimit(p.HistoryLimit)
 		if err != nil {
 			return nil, err
 		}
-		parts = append(parts, part{historyAfterPart, []any{int64(p.StateAfter), int64(limit)}},
-			part{snapshotAfterPart, []any{int64(p.StateAfter)}})
+		parts = append(parts, part{&historyAfterPart, []any{int64(p.StateAfter), int64(limit)}},
+			part{&snapshotAfterPart, []any{int64(p.StateAfter)}})
 	}
 	if p.Pending {
 		limit, err := durable.PageLimit(p.PendingLimit)
 		if err != nil {
 			return nil, err
 		}
-		parts = append(parts, part{pendingAfterPart, []any{int64(0), "", int64(limit)}})
+		parts = append(parts, part{&pendingAfterPart, []any{int64(0), "", int64(limit)}})
 	}
 	return parts, nil
 }
@@ -66,7 +66,7 @@ func readHistory(ctx context.Context, read reader, t *statements, req durable.Re
 	if err != nil {
 		return nil, err
 	}
-	img, err := view(ctx, read, t, req.Owner, part{historyAfterPart, []any{int64(req.After), int64(limit)}})
+	img, err := view(ctx, read, t, req.Owner, part{&historyAfterPart, []any{int64(req.After), int64(limit)}})
 	return img.History, err
 }
 
@@ -78,7 +78,7 @@ func readPending(ctx context.Context, read reader, t *statements, req durable.Re
 	if err != nil {
 		return nil, err
 	}
-	img, err := view(ctx, read, t, req.Owner, part{pendingAfterPart, []any{int64(req.AfterAccepted), req.AfterID, int64(limit)}})
+	img, err := view(ctx, read, t, req.Owner, part{&pendingAfterPart, []any{int64(req.AfterAccepted), req.AfterID, int64(limit)}})
 	return img.Pending, err
 }
 
@@ -86,7 +86,7 @@ func readPending(ctx context.Context, read reader, t *statements, req durable.Re
 func view(ctx context.Context, read reader, t *statements, owner string, parts ...part) (durable.Image, error) {
 	var img durable.Image
 	found := false
-	q := t.union(append([]part{{ownerPart, []any{owner}}}, parts...)...).each(func(r *row) (err error) {
+	q := t.make(union, append([]part{{&ownerPart, []any{owner}}}, parts...)...).each(func(r *row) (err error) {
 		switch r.kind {
 		case headRow:
 			found = true

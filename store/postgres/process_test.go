@@ -2,24 +2,23 @@ package postgres_test
 
 import (
 	"context"
-	"os"
 	"testing"
 
-	"github.com/countersign/countersign/store/postgres"
 	"github.com/countersign/countersign/storetest"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // TestCrashLadder kills a child process at every read and write of its work in
 // turn.
 func TestCrashLadder(t *testing.T) {
-	server := os.Getenv("COUNTERSIGN_TEST_POSTGRES_DSN")
-	if server == "" {
-		server = serverDSN(t)
-	}
+	server := serverDSN(t)
 	storetest.CrashLadder(t, storetest.Ladder{
 		New: func(t storetest.T) string { return migratedDatabase(t, server) },
 		Open: func(ctx context.Context, location string, step func()) (storetest.Backend, error) {
+			if err := alone(ctx, location); err != nil {
+				return nil, err
+			}
 			config, err := (&wire{step: step}).config(location)
 			if err != nil {
 				return nil, err
@@ -28,24 +27,24 @@ func TestCrashLadder(t *testing.T) {
 			if err != nil {
 				return nil, err
 			}
-			s, err := postgres.New(ctx, pool, nil)
-			if err != nil {
-				pool.Close()
-				return nil, err
-			}
-			return &owningStore{s, pool}, nil
+			return openOn(ctx, pool, nil)
 		},
 	})
 }
 
-// owningStore closes the pool with the store.
-type owningStore struct {
-	*postgres.Store
-	pool *pgxpool.Pool
-}
-
-func (s *owningStore) Close() error {
-	err := s.Store.Close()
-	s.pool.Close()
-	return err
+// alone waits until the server has done what a process that is gone had sent: its
+// COMMIT may still be on the way.
+func alone(ctx context.Context, dsn string) error {
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	for others := true; others; {
+		if err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM pg_stat_activity
+			WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid())`).Scan(&others); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // attempts is how often a transaction is carried out that the server did not take
-// for a passing reason: a deadlock, a serialization failure, a lost connection.
+// for a passing reason: a deadlock, a snapshot that is too old, a lost connection.
 const attempts = 5
 
 // errRolledBack says that the server answered COMMIT by ROLLBACK.
@@ -37,9 +37,7 @@ func (s *Store) repeat(ctx context.Context, f func(started time.Time) error) err
 	started := time.Now()
 	for n := 1; ; n++ {
 		err := f(started)
-		var unavailable *store.UnavailableError
-		lost := errors.As(err, &unavailable) && unavailable.Reason == connectionLost
-		if !lost && !again(err) || n == attempts || ctx.Err() != nil || s.closed.Load() {
+		if isUnknown(err) || !lost(err) && !again(err) || n == attempts || ctx.Err() != nil || s.closed.Load() {
 			return err
 		}
 		time.Sleep(rand.N(time.Duration(n) * 2 * time.Millisecond))
@@ -103,17 +101,13 @@ func (s *Store) flush(ctx context.Context, r *group.Request) {
 
 // apart carries out one request in a transaction of its own, in which it waits
 // for the owner's row. Only so many do that at once that connections are left for
-// the others.
+// the others; a creation need not wait but for another of the same owner.
 func (s *Store) apart(ctx context.Context, r *group.Request, create *durable.CreateOwner) error {
-	timer := time.NewTimer(s.options.BusyTimeout)
-	defer timer.Stop()
-	select {
-	case s.waiters <- struct{}{}:
+	if create == nil {
+		if err := s.enterApart(ctx); err != nil {
+			return err
+		}
 		defer func() { <-s.waiters }()
-	case <-ctx.Done():
-		return &store.NotTakenError{Err: countersign.ContextError(ctx)}
-	case <-timer.C:
-		return &store.BusyError{Waited: s.options.BusyTimeout}
 	}
 	err := s.repeat(ctx, func(started time.Time) error {
 		conn, err := s.acquire(ctx)
@@ -134,6 +128,20 @@ func (s *Store) apart(ctx context.Context, r *group.Request, create *durable.Cre
 		r.Fail(err)
 	}
 	return r.Err
+}
+
+// enterApart waits until few enough wait for rows.
+func (s *Store) enterApart(ctx context.Context) error {
+	timer := time.NewTimer(s.options.BusyTimeout)
+	defer timer.Stop()
+	select {
+	case s.waiters <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return &store.NotTakenError{Err: countersign.ContextError(ctx)}
+	case <-timer.C:
+		return &store.BusyError{Waited: s.options.BusyTimeout}
+	}
 }
 
 // transact carries out a batch in a transaction, in two round trips: one locks
