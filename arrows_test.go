@@ -16,7 +16,7 @@ var floors = [][]string{
 	{"durable"},
 	{"store", "conformance"},
 	{"store/internal/group"},
-	{"store/memory", "store/sqlite", "store/postgres", "store/mongo", "storetest/netfault"},
+	{"store/memory", "store/sqlite", "store/postgres", "store/mongo", "storetest/netfault", "internal/serverenv"},
 	{"storetest"},
 	{"examples/quickstart", "internal/benchtable", "internal/testservers"},
 }

@@ -27,6 +27,8 @@ type fault struct {
 	atomically func(context.Context, *broken, func(context.Context, store.Backend) error) error
 	closes     func(*broken) error
 
+	wire wireFault // of a server that is reached over the network; see remote_test.go
+
 	opened func(m *memory.Medium, sh *shared) // each time that a handle is opened
 	killed func(m *memory.Medium, sh *shared)
 	medium func() *memory.Medium // of a fresh database
@@ -53,20 +55,29 @@ func (sh *shared) put(key string, v any) {
 
 func (f fault) harness() Harness {
 	return Harness{
-		New: func(T) Opener {
+		New: func(t T) Opener {
 			m := memory.NewMedium()
 			if f.medium != nil {
 				m = f.medium()
 			}
 			sh := &shared{kept: map[string]any{}}
-			return func(context.Context, OpenOptions) (Backend, error) {
+			var remote server
+			return func(ctx context.Context, o OpenOptions) (Backend, error) {
 				if f.opened != nil {
 					f.opened(m, sh)
 				}
 				s := memory.Open(m)
-				return &broken{Store: s, handle: s, medium: m, shared: sh, fault: f}, nil
+				b := &broken{Store: s, handle: s, medium: m, shared: sh, fault: f}
+				if o.Dial == nil {
+					return b, nil
+				}
+				if err := remote.start(t); err != nil {
+					return nil, err
+				}
+				return &client{broken: b, server: &remote, dial: o.Dial, fault: f.wire}, nil
 			}
 		},
+		Wire: true,
 		Plant: func(_ context.Context, b Backend, img durable.Image) error {
 			b.(*broken).medium.Plant(img)
 			return nil

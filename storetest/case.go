@@ -10,6 +10,7 @@ const (
 	NeedTransactions Need = "store.Transactor of the backend"
 	NeedPlant        Need = "Plant of the harness"
 	NeedKill         Need = "Kill of the harness"
+	NeedWire         Need = "Wire of the harness"
 )
 
 // A Case is one promise of the contract, as a value. Group and Name are stable:
@@ -33,6 +34,6 @@ func Cases() []Case {
 		createCases, commitCases, fenceCases, effectCases, receiptCases,
 		identityCases, payloadCases, limitCases, integerCases, aliasCases,
 		pageCases, contextCases, handleCases, recoverCases, outboxCases,
-		concurrencyCases, linearCases, waitCases, transactionCases, randomCases, killCases,
+		concurrencyCases, linearCases, waitCases, transactionCases, randomCases, wireCases, killCases,
 	)
 }

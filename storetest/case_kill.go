@@ -1,8 +1,13 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
 
+	"github.com/countersign/countersign"
 	"github.com/countersign/countersign/durable"
 )
 
@@ -57,6 +62,76 @@ var killCases = []Case{
 			s.same(describe(c), o.id)
 		}
 	}},
+	{Group: "kill", Name: "callers_under_load_learn_the_truth", Needs: []Need{NeedOwners, NeedKill}, Run: killedUnderLoad},
+}
+
+// killedUnderLoad kills the server three times while callers commit. Each has a
+// handle of its own, and opens another after an error.
+func killedUnderLoad(t T, h Harness) {
+	t.Helper()
+	s := newSession(t, h)
+	const callers, kills, between = 8, 3, 40 // commits between kills
+	workers := s.hire(callers)
+	var sent atomic.Int64
+	var over atomic.Bool
+	due := make(chan struct{}, 1)
+	var wg sync.WaitGroup
+	for _, w := range workers {
+		wg.Go(func() {
+			var mine *handle
+			reopen := func() *handle {
+				if mine != nil {
+					_ = mine.backend.Close()
+				}
+				mine = w.openPatiently()
+				return mine
+			}
+			w.work(t.Context(), func(int) bool { return !over.Load() }, reopen, func(durable.Commit) {
+				if sent.Add(1)%between == 0 {
+					select {
+					case due <- struct{}{}:
+					default:
+					}
+				}
+			})
+			if mine != nil {
+				_ = mine.backend.Close()
+			}
+		})
+	}
+	gone := make(chan struct{})
+	go func() { wg.Wait(); close(gone) }()
+	for range kills {
+		select {
+		case <-due:
+		case <-gone: // they have failed, and said so
+		}
+		if err := h.Kill(t.Context(), s.store.backend); err != nil {
+			t.Errorf("Harness.Kill: %v", err)
+			break
+		}
+	}
+	over.Store(true)
+	<-gone
+	s.db.drop()
+	s.store = s.db.handle()
+	s.dismiss(fmt.Sprintf("%d kills of the server under load", kills), workers)
+}
+
+// openPatiently opens a handle on a server that may just be starting. It reports
+// why it can't, and returns nil then.
+func (w *worker) openPatiently() *handle {
+	const patience, pause = time.Minute, 5 * time.Millisecond
+	for end := time.Now().Add(patience); ; time.Sleep(pause) {
+		hd, err := w.db.openHandle(w.Context(), OpenOptions{})
+		if err == nil {
+			return hd
+		}
+		if !errors.Is(err, countersign.ErrRetryable) || time.Now().After(end) {
+			w.Errorf("open while the server was killed: %v", err)
+			return nil
+		}
+	}
 }
 
 // kill ends the server's process and goes on with a handle opened anew.

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/countersign/countersign/durable"
 	"github.com/countersign/countersign/store"
@@ -41,18 +42,26 @@ func newDatabase(t T, h Harness) *database {
 // handle opens one more handle, as another process would.
 func (d *database) handle() *handle {
 	d.t.Helper()
-	b, err := d.open(d.t.Context(), OpenOptions{})
+	hd, err := d.openHandle(d.t.Context(), OpenOptions{})
 	if err != nil {
 		d.t.Fatalf("open: %v", err)
+	}
+	d.handles = append(d.handles, hd)
+	return hd
+}
+
+// openHandle opens a handle that the caller closes. Any goroutine may call it.
+func (d *database) openHandle(ctx context.Context, o OpenOptions) (*handle, error) {
+	b, err := d.open(ctx, o)
+	if err != nil {
+		return nil, err
 	}
 	owners, ok := b.(durable.Store)
 	if !ok {
 		_ = b.Close()
-		d.t.Fatalf("%T does not implement durable.Store", b)
+		return nil, fmt.Errorf("%T does not implement durable.Store", b)
 	}
-	hd := &handle{Store: owners, backend: b}
-	d.handles = append(d.handles, hd)
-	return hd
+	return &handle{Store: owners, backend: b}, nil
 }
 
 // pool opens handles until there are two, so that goroutines are more than one

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"net"
 
 	"github.com/countersign/countersign"
 	"github.com/countersign/countersign/durable"
@@ -19,6 +20,10 @@ type Backend interface {
 type OpenOptions struct {
 	// Clock replaces the store's time. Nil is the store's own.
 	Clock countersign.Clock
+
+	// Dial, if it is set, is how the handle connects to its server: every
+	// connection that its requests use. Only a harness with Wire meets it.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // An Opener opens one more handle on a database. Each call stands for another
@@ -48,6 +53,13 @@ type Harness struct {
 	// server. Without a server of its own an adapter leaves Kill nil and proves
 	// the same with [CrashLadder].
 	Kill func(ctx context.Context, b Backend) error
+
+	// Wire, optional, says that handles reach a server over TCP, and that the
+	// openers of New let them connect by [OpenOptions.Dial] where that is set: the
+	// suite puts a proxy in between that loses messages and cuts connections. The
+	// connections must not be encrypted, since the proxy looks for the ids of
+	// owners in what passes. A handle must connect again by itself.
+	Wire bool
 
 	// Abort, optional, runs a commit up to its commit point and loses the
 	// process there, so that nothing of it may stay. Only an adapter without

@@ -729,7 +729,7 @@ var receiptMutants = []mutant{
 			return b.Store.RecordReceipt(ctx, req)
 		},
 	}},
-	{"a receipt needs no fence", []string{"receipt/under_another_fence_is_stale", "concurrency/fence_hand_off_stops_the_old_holder"}, fault{
+	{"a receipt needs no fence", []string{"receipt/under_another_fence_is_stale"}, fault{
 		record: func(ctx context.Context, b *broken, req durable.RecordReceipt) (durable.ReceiptRecorded, error) {
 			if req.Check() == nil {
 				req.Fence = b.head(req.Owner).Fence

@@ -18,7 +18,7 @@ type mutant struct {
 
 // The mutants, by what of the store is wrong.
 var mutants = slices.Concat(createMutants, commitMutants, fenceMutants, effectMutants, receiptMutants, valueMutants,
-	aliasMutants, readMutants, contextMutants, handleMutants, raceMutants, transactionMutants)
+	aliasMutants, readMutants, contextMutants, handleMutants, raceMutants, transactionMutants, wireMutants)
 
 // caseNamed finds a case by group/name.
 func caseNamed(t *testing.T, name string) Case {
@@ -34,10 +34,10 @@ func caseNamed(t *testing.T, name string) Case {
 
 const patience = time.Minute
 
-// finds reports whether a case finds a fault. A race may go well, but not five
+// finds reports whether a case finds a fault. A race may go well, but not twenty
 // times.
 func finds(ctx context.Context, c Case, f fault) bool {
-	for range 5 {
+	for range 20 {
 		if c.Try(ctx, f.harness()).Failed() {
 			return true
 		}

@@ -65,7 +65,7 @@ func runAll(t T, h Harness, cases []Case) {
 	}
 	if len(missing) > 0 {
 		report := Case{Group: "suite", Name: "not_implemented", Run: func(t T, _ Harness) {
-			for _, need := range []Need{NeedOwners, NeedTransactions, NeedPlant, NeedKill} {
+			for _, need := range []Need{NeedOwners, NeedTransactions, NeedPlant, NeedKill, NeedWire} {
 				if groups := missing[need]; groups != nil {
 					t.Logf("without %s: %s", need, strings.Join(groups, ", "))
 				}
@@ -89,7 +89,7 @@ func means(t T, h Harness) map[Need]bool {
 	has := store.CapabilitiesOf(b)
 	return map[Need]bool{
 		NeedOwners: has.Owners, NeedTransactions: has.Transactions && has.Owners,
-		NeedPlant: h.Plant != nil, NeedKill: h.Kill != nil,
+		NeedPlant: h.Plant != nil, NeedKill: h.Kill != nil, NeedWire: h.Wire,
 	}
 }
 

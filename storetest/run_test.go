@@ -81,10 +81,10 @@ func TestWhatIsMissingIsListed(t *testing.T) {
 	}{
 		{"no transactions, no Plant, no Kill", withoutTransactions(goodHarness()), []string{
 			"without store.Transactor of the backend: atomically, random, everything again as transactions/…",
-			"without Plant of the harness: integer, recover", "without Kill of the harness: kill",
+			"without Plant of the harness: integer, recover", "without Kill of the harness: kill", "without Wire of the harness: wire",
 		}, false},
 		{"nothing", nothing, []string{
-			"without durable.Store of the backend: create, commit, position, inbox, fence, effect, receipt, identity, payload, limit, integer, alias, page, context, handle, recover, outbox, concurrency, atomically, random, kill",
+			"without durable.Store of the backend: create, commit, position, inbox, fence, effect, receipt, identity, payload, limit, integer, alias, page, context, handle, recover, outbox, concurrency, atomically, random, wire, kill",
 			"without store.Transactor of the backend: everything again as transactions/…",
 		}, true},
 		{"everything", goodHarness(), nil, false},

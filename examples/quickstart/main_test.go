@@ -2,14 +2,12 @@ package main
 
 import (
 	"bytes"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
-	"strings"
 	"testing"
 
+	"github.com/countersign/countersign/internal/serverenv"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -42,19 +40,21 @@ func TestTheTableIsTheSameOnEveryStoreHoweverOftenTheServiceIsKilled(t *testing.
 		{"sqlite", "", []string{"1", "6", "12"}},
 		{"a file of the user's", filepath.Join(t.TempDir(), "shop.db"), []string{"6"}},
 		{"memory", "memory", []string{"6"}},
-		{"postgres", os.Getenv("COUNTERSIGN_TEST_POSTGRES_DSN"), []string{"0", "6"}},
-		{"mongo", os.Getenv("COUNTERSIGN_TEST_MONGO_URI"), []string{"0", "1"}},
 	} {
 		t.Run(on.name, func(t *testing.T) {
-			if on.store == "" && on.name != "sqlite" {
-				if slices.Contains(strings.Split(os.Getenv("COUNTERSIGN_TEST_REQUIRE"), ","), on.name) {
-					t.Fatalf("COUNTERSIGN_TEST_REQUIRE demands %s, and no variable says where it is", on.name)
-				}
-				t.Skipf("no variable says where %s is", on.name)
-			}
 			for _, kills := range on.kills {
 				assert.Equal(t, first, table(t, on.store, kills))
 			}
 		})
 	}
+	t.Run("postgres", func(t *testing.T) {
+		for _, kills := range []string{"0", "6"} {
+			assert.Equal(t, first, table(t, serverenv.Postgres.Address(t), kills))
+		}
+	})
+	t.Run("mongo", func(t *testing.T) {
+		for _, kills := range []string{"0", "1"} {
+			assert.Equal(t, first, table(t, serverenv.Mongo.Address(t), kills))
+		}
+	})
 }

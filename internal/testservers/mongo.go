@@ -19,8 +19,16 @@ import (
 const replicaSet = "rs0"
 
 // mongodOptions make a replica set of one, which tests can tell to fail.
+// transactionLifetime is how many seconds the transaction of a client that is gone
+// holds its records. A minute, as servers have it, would be long for tests that cut
+// connections.
+const transactionLifetime = 10
+
 func mongodOptions(port int) []string {
-	return []string{"--replSet", replicaSet, "--port", strconv.Itoa(port), "--setParameter", "enableTestCommands=1"}
+	return []string{
+		"--replSet", replicaSet, "--port", strconv.Itoa(port), "--setParameter", "enableTestCommands=1",
+		"--setParameter", "transactionLifetimeLimitSeconds=" + strconv.Itoa(transactionLifetime),
+	}
 }
 
 func mongoServer(h host, port int, set string) *server {

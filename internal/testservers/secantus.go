@@ -15,6 +15,13 @@ import (
 // stays a process of its own, which only tests start.
 const secantus = "SecantusDB==0.7.0b3"
 
+// runSecantus is what its own script does, with the transactions of a lost client
+// kept for as long as mongod is told to.
+var runSecantus = fmt.Sprintf(`import sys
+from secantus import cli, server
+server.SecantusDBServer.__init__.__kwdefaults__["transaction_lifetime_seconds"] = %d.0
+sys.exit(cli.main())`, transactionLifetime)
+
 // pythons are the names under which one that is new enough may be found.
 var pythons = []string{"python3", "python3.14", "python3.13", "python3.12", "python3.11", "python"}
 
@@ -26,8 +33,7 @@ func startSecantus(ctx context.Context) (*server, error) {
 	return retryPorts(func(port int) (*server, error) {
 		return startMongoProcess(ctx, port, "secantus", func(data string) []string {
 			return []string{
-				// Not by its first line: that names the folder where it was installed.
-				filepath.Join(bin, "python"), filepath.Join(bin, "secantusd-py"),
+				filepath.Join(bin, "python"), "-c", runSecantus,
 				"--port", strconv.Itoa(port), "--storage-path", data, "--enable-test-commands", "--log-level", "WARNING",
 				"--sync-on-commit", // as MongoDB does for majority writes: what is acknowledged survives a kill
 			}

@@ -4,15 +4,16 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"os"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/countersign/countersign/durable"
+	"github.com/countersign/countersign/internal/serverenv"
 	"github.com/countersign/countersign/store"
 	"github.com/countersign/countersign/store/mongo"
 	"github.com/countersign/countersign/storetest"
@@ -24,18 +25,25 @@ import (
 // patience is the busy timeout of tests with many writers on a slow machine.
 const patience = time.Minute
 
-// server returns the connection string of the server to test on. Without one the
-// test is skipped, or fails where CI demands it.
+// server returns the connection string of the server to test on.
 func server(t testing.TB) string {
 	t.Helper()
-	uri := os.Getenv("COUNTERSIGN_TEST_MONGO_URI")
-	if uri == "" {
-		if slices.Contains(strings.Split(os.Getenv("COUNTERSIGN_TEST_REQUIRE"), ","), "mongo") {
-			t.Fatal("COUNTERSIGN_TEST_REQUIRE demands mongo, and COUNTERSIGN_TEST_MONGO_URI is not set")
+	return serverenv.Mongo.Address(t)
+}
+
+// TestMain draws fewer random histories than usual, unless the command line says
+// how many: the server that tests start by themselves takes a second for each.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	const checks = "rapid.checks"
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == checks })
+	if !given {
+		if err := flag.Set(checks, "25"); err != nil {
+			panic(err)
 		}
-		t.Skip("mongo: COUNTERSIGN_TEST_MONGO_URI is not set")
 	}
-	return uri
+	os.Exit(m.Run())
 }
 
 // cleaner is what a fresh database needs of a test.
@@ -87,19 +95,65 @@ func callersClient(t cleaner, uri string, opts ...func(*options.ClientOptions)) 
 	return client
 }
 
+// TestConformance runs on a server of its own, which it kills.
 func TestConformance(t *testing.T) {
-	uri := server(t)
-	storetest.Run(t, storetest.Harness{
+	uri, kill := serverenv.Mongo.Own(t)
+	h := storetest.Harness{
 		New: func(t storetest.T) storetest.Opener {
 			name := freshDatabase(t, uri)
 			return func(ctx context.Context, o storetest.OpenOptions) (storetest.Backend, error) {
-				return mongo.Open(ctx, uri, &mongo.Options{Database: name, Clock: o.Clock, BusyTimeout: patience})
+				opts := &mongo.Options{Database: name, Clock: o.Clock, BusyTimeout: patience}
+				if o.Dial != nil {
+					return openThrough(ctx, uri, opts, o.Dial)
+				}
+				return mongo.Open(ctx, uri, opts)
 			}
 		},
 		Plant: func(ctx context.Context, b storetest.Backend, img durable.Image) error {
 			return plant(ctx, b.(*mongo.Store), img)
 		},
-	})
+		Wire: true,
+	}
+	if kill != nil {
+		h.Kill = func(ctx context.Context, _ storetest.Backend) error { return kill(ctx) }
+	}
+	storetest.Run(t, h)
+}
+
+// owningStore disconnects the client, which was given to the store, with it.
+type owningStore struct {
+	*mongo.Store
+	client *driver.Client
+}
+
+// dialer is a function that connects.
+type dialer func(ctx context.Context, network, address string) (net.Conn, error)
+
+func (d dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	return d(ctx, network, address)
+}
+
+// openThrough opens the store on a client that connects by dial.
+func openThrough(ctx context.Context, uri string, opts *mongo.Options, dial dialer) (*owningStore, error) {
+	client, err := driver.Connect(options.Client().ApplyURI(uri).SetDialer(dial))
+	if err != nil {
+		return nil, err
+	}
+	s := &owningStore{client: client}
+	if err = mongo.Migrate(ctx, client, opts); err == nil {
+		s.Store, err = mongo.New(ctx, client, opts)
+	}
+	if err != nil {
+		return nil, errors.Join(err, client.Disconnect(context.WithoutCancel(ctx)))
+	}
+	return s, nil
+}
+
+func (s *owningStore) Close() error {
+	err := s.Store.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	return errors.Join(err, s.client.Disconnect(ctx))
 }
 
 // TestConformanceThroughTx carries each request out in a transaction of the

@@ -127,7 +127,9 @@ func (t *Tx) writeInBody(ctx context.Context, r *group.Request, b *batch, create
 		run.hold(owner)
 	}
 	if writes := b.writes(); len(writes) > 0 {
-		if err := t.s.run(context.WithoutCancel(ctx), writes...); err != nil {
+		late, cancel := patient(ctx)
+		defer cancel()
+		if err := t.s.run(late, writes...); err != nil {
 			return t.breaks(ctx, err, started)
 		}
 	}

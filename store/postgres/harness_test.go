@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/countersign/countersign/durable"
+	"github.com/countersign/countersign/internal/serverenv"
 	"github.com/countersign/countersign/store/postgres"
 	"github.com/countersign/countersign/storetest"
 	"github.com/jackc/pgx/v5"
@@ -26,19 +26,10 @@ import (
 // patience is the busy timeout of tests with many writers on a slow machine.
 const patience = time.Minute
 
-// serverDSN is the server that the tests run on. A test without one is skipped,
-// or fails where COUNTERSIGN_TEST_REQUIRE lists postgres.
+// serverDSN is the server that the tests run on.
 func serverDSN(t testing.TB) string {
 	t.Helper()
-	dsn := os.Getenv("COUNTERSIGN_TEST_POSTGRES_DSN")
-	if dsn != "" {
-		return dsn
-	}
-	if slices.Contains(strings.Split(os.Getenv("COUNTERSIGN_TEST_REQUIRE"), ","), "postgres") {
-		t.Fatal("COUNTERSIGN_TEST_POSTGRES_DSN is not set, and COUNTERSIGN_TEST_REQUIRE asks for it")
-	}
-	t.Skip("COUNTERSIGN_TEST_POSTGRES_DSN names no server")
-	return ""
+	return serverenv.Postgres.Address(t)
 }
 
 // adminExec runs statements on the server's own database.
@@ -64,21 +55,21 @@ func adminExec(server string, statements ...string) error {
 }
 
 // databases are migrated once and then used by one test after another: on a
-// small machine the server makes and drops eight in a second.
-var databases struct {
+// small machine a server makes and drops eight in a second.
+var databases = struct {
 	sync.Mutex
-	template string   // the others are copies of it
-	free     []string // and no test uses them
-}
+	template map[string]string   // by server; the others are copies of it
+	free     map[string][]string // by server; no test uses them
+}{template: map[string]string{}, free: map[string][]string{}}
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if databases.template != "" {
-		drop := make([]string, 0, len(databases.free)+1)
-		for _, name := range append(databases.free, databases.template) {
+	for server, template := range databases.template {
+		drop := []string{dropDatabase(template)}
+		for _, name := range databases.free[server] {
 			drop = append(drop, dropDatabase(name))
 		}
-		if err := adminExec(os.Getenv("COUNTERSIGN_TEST_POSTGRES_DSN"), drop...); err != nil {
+		if err := adminExec(server, drop...); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}
@@ -128,12 +119,11 @@ func migratedDatabase(t storetest.T, server string) string {
 func takeDatabase(ctx context.Context, server string) (string, error) {
 	databases.Lock()
 	defer databases.Unlock()
-	if n := len(databases.free); n > 0 {
-		name := databases.free[n-1]
-		databases.free = databases.free[:n-1]
-		return name, nil
+	if free := databases.free[server]; len(free) > 0 {
+		databases.free[server] = free[1:]
+		return free[0], nil
 	}
-	if databases.template == "" {
+	if databases.template[server] == "" {
 		name := newName() + "_template"
 		if err := adminExec(server, "CREATE DATABASE "+name+" TEMPLATE template0 ENCODING 'UTF8'"); err != nil {
 			return "", err
@@ -145,10 +135,10 @@ func takeDatabase(ctx context.Context, server string) (string, error) {
 		if err := s.Close(); err != nil {
 			return "", err
 		}
-		databases.template = name
+		databases.template[server] = name
 	}
 	name := newName()
-	return name, adminExec(server, "CREATE DATABASE "+name+" TEMPLATE "+databases.template)
+	return name, adminExec(server, "CREATE DATABASE "+name+" TEMPLATE "+databases.template[server])
 }
 
 // returnDatabase ends what still uses the database, and makes the schema anew.
@@ -166,7 +156,7 @@ func returnDatabase(server, name string) error {
 	}
 	databases.Lock()
 	defer databases.Unlock()
-	databases.free = append(databases.free, name)
+	databases.free[server] = append(databases.free[server], name)
 	return nil
 }
 
@@ -207,41 +197,48 @@ func open(ctx context.Context, dsn string) (*postgres.Store, error) {
 // harness runs the suite on a server; connect changes each connection string, or
 // is nil.
 func harness(server string, connect func(string) string) storetest.Harness {
-	h := storetest.Harness{
+	return storetest.Harness{
 		New: func(t storetest.T) storetest.Opener {
 			dsn := migratedDatabase(t, server)
 			if connect != nil {
 				dsn = connect(dsn)
 			}
-			return func(ctx context.Context, _ storetest.OpenOptions) (storetest.Backend, error) { return open(ctx, dsn) }
+			return func(ctx context.Context, o storetest.OpenOptions) (storetest.Backend, error) {
+				if o.Dial != nil {
+					return openThrough(ctx, dsn, o.Dial)
+				}
+				return open(ctx, dsn)
+			}
 		},
 		Plant: func(ctx context.Context, b storetest.Backend, img durable.Image) error {
-			return plant(ctx, b.(*postgres.Store).Pool(), img)
+			return plant(ctx, b.(interface{ Pool() *pgxpool.Pool }).Pool(), img)
 		},
-	}
-	if restart := os.Getenv("COUNTERSIGN_TEST_POSTGRES_KILL"); restart != "" {
-		h.Kill = func(ctx context.Context, _ storetest.Backend) error { return kill(ctx, server, restart) }
-	}
-	return h
-}
-
-// kill runs the command that ends the server with SIGKILL and starts it again,
-// and waits until it takes connections.
-func kill(ctx context.Context, server, restart string) error {
-	if out, err := exec.CommandContext(ctx, "sh", "-c", restart).CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w\n%s", restart, err, out)
-	}
-	for {
-		err := adminExec(server, "SELECT 1")
-		if err == nil || ctx.Err() != nil {
-			return err
-		}
-		time.Sleep(20 * time.Millisecond)
+		Wire: true,
 	}
 }
 
+// openThrough opens the store on a pool that connects by dial.
+func openThrough(ctx context.Context, dsn string, dial pgconn.DialFunc) (*owningStore, error) {
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return nil, err
+	}
+	config.ConnConfig.DialFunc = dial
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	return openOn(ctx, pool, &postgres.Options{BusyTimeout: patience})
+}
+
+// TestConformance runs on a server of its own, which it kills.
 func TestConformance(t *testing.T) {
-	storetest.Run(t, harness(serverDSN(t), nil))
+	server, kill := serverenv.Postgres.Own(t)
+	h := harness(server, nil)
+	if kill != nil {
+		h.Kill = func(ctx context.Context, _ storetest.Backend) error { return kill(ctx) }
+	}
+	storetest.Run(t, h)
 }
 
 // TestConformanceThroughTx carries each request out in a transaction of the

@@ -126,12 +126,14 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Store, error)
 }
 
 func newStore(pool *pgxpool.Pool, options Options) *Store {
+	queue := group.NewQueue()
+	queue.Remote = true
 	return &Store{
 		pool:    pool,
 		options: options,
 		stmts:   &statements{schema: options.Schema},
 		heads:   &heads{},
-		queue:   group.NewQueue(),
+		queue:   queue,
 		waiters: make(chan struct{}, max(1, pool.Config().MaxConns/2)),
 	}
 }

@@ -112,8 +112,9 @@ func (t *Tx) write(ctx context.Context, r *group.Request, create *durable.Create
 	b.decide()
 	// From here on the end of the caller's context must not break the
 	// transaction, which is the caller's.
-	ctx = context.WithoutCancel(ctx)
-	if err := t.s.run(ctx, append(b.writes(), &statement{text: "RELEASE SAVEPOINT countersign_request"})...); err != nil {
+	late, cancel := patient(ctx)
+	defer cancel()
+	if err := t.s.run(late, append(b.writes(), &statement{text: "RELEASE SAVEPOINT countersign_request"})...); err != nil {
 		return t.undo(ctx, err, started)
 	}
 	return r.Err
@@ -126,7 +127,7 @@ func (t *Tx) undo(ctx context.Context, err error, started time.Time) error {
 		t.done = true
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
+	ctx, cancel := patient(ctx)
 	defer cancel()
 	for _, text := range []string{"ROLLBACK TO SAVEPOINT countersign_request", "RELEASE SAVEPOINT countersign_request"} {
 		// One after the other: a transaction that failed takes the first only.

@@ -173,10 +173,28 @@ func (s *Store) transact(ctx context.Context, conn *pgxpool.Conn, b *batch, wait
 	return nil
 }
 
-// commit runs the statements and COMMIT, in one round trip and without the
-// caller's context.
+// patient returns a context that ends a while after ctx, and at answerTimeout at
+// the latest: what was sent is usually answered by then, and the caller learns what
+// became of it.
+func patient(ctx context.Context) (context.Context, context.CancelFunc) {
+	const while = time.Second
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
+	stop := context.AfterFunc(ctx, func() {
+		timer := time.NewTimer(while)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			cancel()
+		case <-late.Done():
+		}
+	})
+	return late, func() { stop(); cancel() }
+}
+
+// commit runs the statements and COMMIT, in one round trip, and lets the server
+// answer for a while after the caller's context has ended.
 func commit(ctx context.Context, conn *pgxpool.Conn, statements ...*statement) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
+	ctx, cancel := patient(ctx)
 	defer cancel()
 	end := &statement{text: "COMMIT"}
 	err := pgxSession{conn}.run(ctx, append(statements, end)...)

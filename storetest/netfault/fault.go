@@ -26,7 +26,8 @@ type Fault struct {
 
 	direction Direction
 	pattern   []byte // nil: left counts
-	left      int64
+	left      int64  // bytes; with a pattern, messages of on
+	on        *link  // that the pattern came over, when left counts messages
 	then      act
 }
 
@@ -42,11 +43,14 @@ const (
 // Struck returns a channel that is closed when the fault has struck.
 func (f *Fault) Struck() <-chan struct{} { return f.struck }
 
-// Disarm takes the fault back, if it has not struck yet.
-func (f *Fault) Disarm() {
+// Disarm takes the fault back, and reports whether it could: it can't when the fault
+// has met its data, even if [Fault.Struck] is not closed yet.
+func (f *Fault) Disarm() bool {
 	f.proxy.mu.Lock()
 	defer f.proxy.mu.Unlock()
+	armed := len(f.proxy.faults)
 	f.proxy.faults = slices.DeleteFunc(f.proxy.faults, func(g *Fault) bool { return g == f })
+	return len(f.proxy.faults) < armed
 }
 
 func (p *Proxy) arm(f *Fault) *Fault {
@@ -85,6 +89,19 @@ func (p *Proxy) LoseReply(pattern []byte) *Fault {
 	return p.arm(&Fault{direction: ToServer, pattern: append([]byte{}, pattern...), then: loseReply})
 }
 
+// LoseMessageAfter is [Proxy.LoseMessage] for a message that need not contain the
+// pattern: the n-th of those that follow the pattern on its connection. With 0 it
+// is the message with the pattern. A message is a piece in which data arrives, so
+// the client should send one in one write, and wait for the answer before the next.
+func (p *Proxy) LoseMessageAfter(pattern []byte, n int) *Fault {
+	return p.arm(&Fault{direction: ToServer, pattern: append([]byte{}, pattern...), left: int64(n), then: loseMessage})
+}
+
+// LoseReplyAfter is [Proxy.LoseReply] for the message of [Proxy.LoseMessageAfter].
+func (p *Proxy) LoseReplyAfter(pattern []byte, n int) *Fault {
+	return p.arm(&Fault{direction: ToServer, pattern: append([]byte{}, pattern...), left: int64(n), then: loseReply})
+}
+
 // A strike is how much of a chunk passes, and the fault that then strikes, if any.
 type strike struct {
 	passes int
@@ -94,33 +111,50 @@ type strike struct {
 
 // judge looks at a chunk and takes the first fault that it meets from those that
 // are armed.
-func (p *Proxy) judge(d Direction, before, chunk []byte) strike {
+func (p *Proxy) judge(l *link, d Direction, before, chunk []byte) strike {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, f := range p.faults {
 		if f.direction != d {
 			continue
 		}
-		passes := len(chunk)
-		switch {
-		case f.pattern == nil && f.left > int64(len(chunk)):
-			f.left -= int64(len(chunk))
+		passes, strikes := f.meets(l, before, chunk)
+		if !strikes {
 			continue
-		case f.pattern == nil:
-			passes = int(f.left)
-		default:
-			at, found := find(before, chunk, f.pattern)
-			if !found {
-				continue
-			}
-			if f.then == loseMessage {
-				passes = at
-			}
 		}
 		p.faults = slices.Delete(p.faults, i, i+1)
 		return strike{passes: passes, fault: f, then: f.then}
 	}
 	return strike{passes: len(chunk)}
+}
+
+// meets reports whether the fault strikes at a chunk, and how much of it passes.
+func (f *Fault) meets(l *link, before, chunk []byte) (passes int, strikes bool) {
+	switch {
+	case f.pattern == nil && f.left > int64(len(chunk)):
+		f.left -= int64(len(chunk))
+		return 0, false
+	case f.pattern == nil:
+		return int(f.left), true
+	case f.on == nil:
+		at, found := find(before, chunk, f.pattern)
+		if found && f.left > 0 {
+			f.on = l
+		}
+		return f.passing(at, chunk), found && f.left <= 0
+	case f.on == l:
+		f.left--
+		return f.passing(0, chunk), f.left <= 0
+	}
+	return 0, false
+}
+
+// passing is how much of a chunk passes if what is struck begins at a place in it.
+func (f *Fault) passing(at int, chunk []byte) int {
+	if f.then == loseMessage {
+		return at
+	}
+	return len(chunk)
 }
 
 // find returns where in a chunk a pattern begins; 0 if it began before. It does

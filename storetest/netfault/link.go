@@ -37,8 +37,16 @@ func (l *link) run() {
 
 // connect reaches the server, and reports whether the link is still wanted.
 func (l *link) connect() bool {
+	target := l.proxy.target
+	if target == "" {
+		select {
+		case target = <-l.proxy.targetOf(l.client.RemoteAddr()):
+		case <-l.ctx.Done():
+			return false
+		}
+	}
 	var d net.Dialer
-	c, err := d.DialContext(l.ctx, "tcp", l.proxy.target)
+	c, err := d.DialContext(l.ctx, "tcp", target)
 	if err != nil {
 		return false
 	}
@@ -92,7 +100,7 @@ func (l *link) pump(d Direction, from, to *net.TCPConn) {
 				l.drain()
 				return
 			}
-			hit := l.proxy.judge(d, before, chunk)
+			hit := l.proxy.judge(l, d, before, chunk)
 			if hit.fault != nil && hit.then == loseReply {
 				l.swallowing.Store(true) // before the server can answer
 			}

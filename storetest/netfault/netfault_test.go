@@ -176,6 +176,48 @@ func TestAReplyIsLostAfterTheServerHasDoneItsWork(t *testing.T) {
 	assert.NoError(t, err)
 }
 
+func TestOneProxyStandsBeforeAllServers(t *testing.T) {
+	one, two, p := newEcho(t), newEcho(t), newProxy(t, "")
+	for _, e := range []*echo{one, two} {
+		conn, err := p.DialContext(t.Context(), "tcp", e.addr)
+		require.NoError(t, err)
+		defer conn.Close()
+		assert.Equal(t, e.addr, conn.RemoteAddr().String())
+		(&client{conn, bufio.NewReader(conn)}).works(t)
+		assert.Equal(t, "hello\n", <-e.got)
+	}
+	p.Refuse(true)
+	if conn, err := p.DialContext(t.Context(), "tcp", one.addr); err == nil { // the reset may come later
+		_, err = (&client{conn, bufio.NewReader(conn)}).ask("hello\n")
+		assert.Error(t, err)
+		conn.Close()
+	}
+	_, err := p.DialContext(t.Context(), "unix", "/nowhere")
+	assert.Error(t, err)
+}
+
+func TestAMessageAfterThePatternIsLostOnItsConnection(t *testing.T) {
+	e, p, c := pair(t)
+	other := dial(t, p)
+	other.works(t)
+	<-e.got
+	p.LoseMessageAfter([]byte("insert"), 2)
+	for _, line := range []string{"insert\n", "update\n"} {
+		_, err := c.ask(line)
+		require.NoError(t, err)
+		assert.Equal(t, line, <-e.got)
+		other.works(t)
+		<-e.got
+	}
+	_, err := c.ask("commit\n")
+	assert.Error(t, err)
+	assert.Equal(t, "…", <-e.got, "nothing of the message")
+	p.LoseReplyAfter([]byte("hello"), 0)
+	_, err = other.ask("hello\n")
+	assert.Error(t, err)
+	assert.Equal(t, "hello\n", <-e.got)
+}
+
 func TestAPatternIsFoundAcrossPieces(t *testing.T) {
 	e, p, c := pair(t)
 	lost := p.LoseMessage([]byte("commit\nand"))
@@ -209,10 +251,14 @@ func TestAPatternThatHasPassedIsNotFoundAgain(t *testing.T) {
 func TestAFaultThatIsDisarmedDoesNotStrike(t *testing.T) {
 	_, p, c := pair(t)
 	for _, f := range []*netfault.Fault{p.LoseMessage(nil), p.LoseReply(nil), p.CutAfter(netfault.ToServer, 0), p.CutAfter(netfault.ToClient, 3)} {
-		f.Disarm()
-		f.Disarm()
+		assert.True(t, f.Disarm())
+		assert.False(t, f.Disarm(), "again")
 	}
 	c.works(t)
+	f := p.LoseReply(nil)
+	_, err := c.ask("hello\n")
+	assert.Error(t, err)
+	assert.False(t, f.Disarm(), "it has struck")
 }
 
 func TestAConnectionIsCutAfterSomeBytesToTheServer(t *testing.T) {

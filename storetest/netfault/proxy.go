@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"sync"
 	"time"
 )
@@ -11,7 +12,7 @@ import (
 // A Proxy forwards TCP connections to a server and misbehaves when it is told
 // to. It is safe for concurrent use. It understands no protocol and no TLS.
 type Proxy struct {
-	target   string
+	target   string // empty: each connection has its own
 	listener net.Listener
 	ctx      context.Context // until Close
 	cancel   context.CancelFunc
@@ -19,7 +20,8 @@ type Proxy struct {
 
 	mu      sync.Mutex
 	links   map[*link]struct{}
-	faults  []*Fault // armed, in their order
+	dialled map[string]chan string // by the client's address, the target; see DialContext
+	faults  []*Fault               // armed, in their order
 	delay   time.Duration
 	refuses bool
 	silence chan struct{} // closed when it ends; nil without silence
@@ -27,12 +29,13 @@ type Proxy struct {
 
 // Listen starts a proxy on a free port of 127.0.0.1 that forwards to a target,
 // "host:port". The target is reached for each connection, so it may be down now.
+// Without a target the proxy is reached by [Proxy.DialContext] only.
 func Listen(target string) (*Proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{target: target, listener: l, links: map[*link]struct{}{}}
+	p := &Proxy{target: target, listener: l, links: map[*link]struct{}{}, dialled: map[string]chan string{}}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.running.Go(p.accept)
 	return p, nil
@@ -40,6 +43,51 @@ func Listen(target string) (*Proxy, error) {
 
 // Addr returns the address of the proxy, "127.0.0.1:port".
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+
+// DialContext connects to an address through the proxy, whatever the proxy's own
+// target is, so that one proxy stands in front of all servers that a client finds.
+// It fits where drivers take a dialer, as [Dialer] does, and is for TCP alone.
+func (p *Proxy) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	if !strings.HasPrefix(network, "tcp") {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: errors.New("netfault: a proxy is for TCP alone")}
+	}
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", p.Addr())
+	if err != nil {
+		return nil, err
+	}
+	p.targetOf(c.LocalAddr()) <- address
+	return &proxied{c, remote(address)}, nil
+}
+
+// proxied is a connection that names its target: a driver may dial there again, to
+// cancel what it has sent.
+type proxied struct {
+	net.Conn
+	to remote
+}
+
+func (c *proxied) RemoteAddr() net.Addr { return c.to }
+
+type remote string
+
+func (remote) Network() string  { return "tcp" }
+func (a remote) String() string { return string(a) }
+
+// targetOf returns where the target of a client is sent once. Client and proxy
+// meet there, whoever comes first.
+func (p *Proxy) targetOf(client net.Addr) chan string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.dialled[client.String()]
+	if c == nil {
+		c = make(chan string, 1)
+		p.dialled[client.String()] = c
+	} else {
+		delete(p.dialled, client.String()) // both have it
+	}
+	return c
+}
 
 // Close cuts all connections, ends the proxy and waits for everything that it has
 // started. Calling it again does nothing.
@@ -112,6 +160,9 @@ func (p *Proxy) accept() {
 		}
 		p.mu.Unlock()
 		if refused {
+			if p.target == "" {
+				p.targetOf(client.RemoteAddr()) // so that nothing of it is kept
+			}
 			l.reset()
 		}
 	}

@@ -20,9 +20,13 @@ const (
 var errUnsettled = errors.New("group: the group was not finished")
 
 // A Queue holds the requests that wait for the next group. Whoever holds lead
-// writes: one caller for those behind it, or the body of a transaction. No
-// goroutine is needed.
+// writes: one caller for those behind it, or the body of a transaction.
 type Queue struct {
+	// Remote says that a group may take long, since it waits for a server: the
+	// caller that leads is let go when its context ends, like those that it leads.
+	// It takes a goroutine for each group.
+	Remote bool
+
 	lead chan struct{} // capacity 1
 
 	mu      sync.Mutex
@@ -53,7 +57,11 @@ func (q *Queue) Do(ctx context.Context, r *Request, busy time.Duration, flush fu
 		case <-r.done:
 			return r.Err
 		case q.lead <- struct{}{}:
-			q.leadGroup(ctx, r, flush)
+			if q.Remote && ctx.Done() != nil {
+				go q.leadGroup(ctx, r, flush)
+			} else {
+				q.leadGroup(ctx, r, flush)
+			}
 		case <-ctx.Done():
 			if q.withdraw(r) {
 				return &store.NotTakenError{Err: countersign.ContextError(ctx)}
