@@ -19,12 +19,18 @@ help: ## print the commands
 
 .PHONY: test
 test: ## run every test with servers, under the race detector too where there is a C compiler
-	@$(SERVERS) $(MAKE) --no-print-directory test-here
+	@$(SERVERS) $(MAKE) --no-print-directory -j2 test-mongo test-others
 
-# With the servers that the environment names, if any.
-.PHONY: test-here
-test-here:
-	$(GO) test ./...
+# With the servers that the environment names, if any. The MongoDB that tests start
+# by themselves keeps one processor busy, and the tests wait for it: the others need
+# not wait too.
+.PHONY: test-mongo
+test-mongo:
+	@$(GO) test -timeout 25m ./store/mongo
+
+.PHONY: test-others
+test-others:
+	@$(GO) test -timeout 25m $$($(GO) list ./... | grep -v /store/mongo$$)
 	@if [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v "$$($(GO) env CC)" >/dev/null; then \
 		$(MAKE) --no-print-directory race-here; \
 	else \
@@ -32,12 +38,24 @@ test-here:
 	fi
 
 .PHONY: race
-race: ## run every test with servers, under the race detector only
+race: ## run the tests with servers under the race detector only, the suite once for each store
 	@$(SERVERS) $(MAKE) --no-print-directory race-here
 
 .PHONY: race-here
 race-here:
-	$(GO) test -race -timeout 20m ./...
+	@echo "with the race detector:"
+	@$(GO) test -race -timeout 25m -skip '^TestConformance(ThroughTx|OnCallers.*|InEveryMode)$$|^TestCrashLadder$$' $$($(GO) list ./... | grep -v /store/mongo$$)
+	@$(GO) test -race -timeout 25m -run '^TestConformance$$/^(concurrency|atomically)$$' ./store/mongo
+	@$(GO) test -race -timeout 25m -skip '^TestC' ./store/mongo
+
+.PHONY: thorough
+thorough: ## run the suite in every mode of every driver, and 10000 random histories on all stores
+	@COUNTERSIGN_TEST_THOROUGH=1 $(SERVERS) $(MAKE) --no-print-directory thorough-here
+
+.PHONY: thorough-here
+thorough-here:
+	@$(GO) test -timeout 0 ./store/postgres ./store/mongo
+	@$(GO) test -timeout 0 -v ./internal/differential -rapid.checks=10000
 
 .PHONY: servers
 servers: ## start the servers, print their variables and wait, for a go test by hand

@@ -15,8 +15,9 @@
 // [Run] runs every [Case] as the subtest group/name, replays the embedded
 // fixtures, and does everything again with each request in a transaction of its
 // own. [Replay] replays fixtures from elsewhere. [CrashLadder] kills the store at
-// every step of its work in turn. A single case is a value: [Case.Try] runs it
-// against any store and returns what it found.
+// every step of its work in turn. [Differ] compares several stores on random
+// histories. A single case is a value: [Case.Try] runs it against any store and
+// returns what it found.
 //
 // # The contract
 //
@@ -24,7 +25,7 @@
 // promises, and the pure rules of package durable say what each request comes
 // to. The suite asks the rules what the store must answer and hold, and compares
 // after every step: the answer with its typed error, and the whole image, loaded
-// whole and read in pages and parts.
+// whole and, on most steps, read in pages and parts.
 //
 // # A checklist
 //
@@ -32,6 +33,12 @@
 //     of the integers, and not that a corrupt image is recognised.
 //   - Run [CrashLadder], with the steps around each of the adapter's I/O
 //     operations. A server of its own gets [Harness.Kill] too.
+//   - A store that is reached over a network sets [Harness.Wire] and connects by
+//     [OpenOptions.Dial]: the wire cases lose each message of a request in turn,
+//     cut connections, delay them and let them fall silent. Package
+//     [github.com/countersign/countersign/storetest/netfault] is what they use.
+//   - Where there are several ways to one store (a pool or a driver of the
+//     caller's, a mode of the driver), [Run] one and [RunGroups] the others.
 //   - Read the subtest suite/not_implemented: it lists what was not proved.
 //   - Run under the race detector, and with one processor
 //     (GOMAXPROCS=1), which orders goroutines otherwise.
@@ -54,6 +61,10 @@
 //     limit to their capacity.
 //   - Answering before the COMMIT on which the answer rests; calling a lost answer
 //     a failure; swallowing an error that has turned a COMMIT into a ROLLBACK.
+//   - Repeating a request inside after its reply was lost, and telling the caller
+//     "duplicate" of its own first delivery; or giving up and telling it that nothing
+//     was written. What is not known is an unknown outcome.
+//   - Waiting for a server longer than the caller's context.
 //   - Settling the results of a transaction before it has committed, or after it
 //     was rolled back.
 package storetest

@@ -26,12 +26,36 @@ func Run(t *testing.T, h Harness) {
 	runAll(t, h, append(Cases(), fixtures...))
 }
 
+// RunGroups runs the cases of some groups, each once: for another way to the same
+// store, of which Run has proved everything by one way. What the harness does not
+// have is listed as Run does.
+func RunGroups(t *testing.T, h Harness, groups ...string) {
+	t.Helper()
+	cases := slices.DeleteFunc(Cases(), func(c Case) bool { return !slices.Contains(groups, c.Group) })
+	runOnce(t, h, means(t, h), cases)
+}
+
 // runAll runs what the harness has the means for, and lists the rest.
 func runAll(t T, h Harness, cases []Case) {
 	t.Helper()
 	has := means(t, h)
+	able := runOnce(t, h, has, cases)
+	if !has[NeedTransactions] {
+		return
+	}
+	wrapped := throughTransactions(h)
+	for _, c := range able {
+		if !slices.Contains(c.Needs, NeedTransactions) {
+			runOne(t, "transactions/", c, wrapped)
+		}
+	}
+}
+
+// runOnce runs what the harness has the means for, lists the rest, and returns what
+// it ran.
+func runOnce(t T, h Harness, has map[Need]bool, cases []Case) (able []Case) {
+	t.Helper()
 	missing := map[Need][]string{}
-	var able []Case
 	for _, c := range cases {
 		if lack := c.lacks(has); lack != "" {
 			if !slices.Contains(missing[lack], c.Group) {
@@ -53,14 +77,7 @@ func runAll(t T, h Harness, cases []Case) {
 	for _, c := range able {
 		runOne(t, "", c, h)
 	}
-	if has[NeedTransactions] {
-		wrapped := throughTransactions(h)
-		for _, c := range able {
-			if !slices.Contains(c.Needs, NeedTransactions) {
-				runOne(t, "transactions/", c, wrapped)
-			}
-		}
-	} else {
+	if !has[NeedTransactions] {
 		missing[NeedTransactions] = append(missing[NeedTransactions], "everything again as transactions/…")
 	}
 	if len(missing) > 0 {
@@ -73,6 +90,7 @@ func runAll(t T, h Harness, cases []Case) {
 		}}
 		runOne(t, "", report, h)
 	}
+	return able
 }
 
 // means finds out what there is to run cases with.

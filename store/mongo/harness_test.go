@@ -120,6 +120,17 @@ func TestConformance(t *testing.T) {
 	storetest.Run(t, h)
 }
 
+// runMode runs the groups that together use everything that the store sends, or the
+// whole suite with COUNTERSIGN_TEST_THOROUGH=1.
+func runMode(t *testing.T, h storetest.Harness) {
+	t.Helper()
+	if os.Getenv("COUNTERSIGN_TEST_THOROUGH") == "1" {
+		storetest.Run(t, h)
+		return
+	}
+	storetest.RunGroups(t, h, "create", "commit", "position", "fence", "receipt", "page", "integer", "atomically")
+}
+
 // owningStore disconnects the client, which was given to the store, with it.
 type owningStore struct {
 	*mongo.Store
@@ -157,10 +168,10 @@ func (s *owningStore) Close() error {
 }
 
 // TestConformanceThroughTx carries each request out in a transaction of the
-// caller's, on a client of the caller's: it outlives the store.
+// caller's, on a client of the caller's, as runMode says: it outlives the store.
 func TestConformanceThroughTx(t *testing.T) {
 	uri := server(t)
-	storetest.Run(t, storetest.Harness{
+	runMode(t, storetest.Harness{
 		New: func(t storetest.T) storetest.Opener {
 			name := freshDatabase(t, uri)
 			client := callersClient(t, uri)
@@ -187,11 +198,12 @@ func TestConformanceThroughTx(t *testing.T) {
 
 // TestConformanceOnCallersClient runs on a client that the store was given, whose
 // own concerns are weak, with another prefix: one that looks like the names of
-// other collections (B61). Its transactions are those of TestConformance.
+// other collections (B61), as runMode says. Its transactions are those of
+// TestConformance.
 func TestConformanceOnCallersClient(t *testing.T) {
 	uri := server(t)
 	const prefix = "inbox_receipts_"
-	storetest.Run(t, storetest.Harness{
+	runMode(t, storetest.Harness{
 		New: func(t storetest.T) storetest.Opener {
 			opts := mongo.Options{Database: freshDatabase(t, uri), Prefix: prefix, BusyTimeout: patience}
 			if err := mongo.Migrate(t.Context(), callersClient(t, uri, weak), &opts); err != nil {

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/url"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -168,21 +168,18 @@ func setting(dsn, key, value string) string {
 	if !strings.HasPrefix(dsn, "postgres://") && !strings.HasPrefix(dsn, "postgresql://") {
 		return dsn + " " + key + "=" + value
 	}
-	config, err := pgx.ParseConfig(dsn)
+	u, err := url.Parse(dsn)
 	if err != nil {
 		panic(err)
 	}
-	words := fmt.Sprintf("host=%s port=%d user=%s dbname=%s", config.Host, config.Port, config.User, config.Database)
-	if config.Password != "" {
-		words += " password=" + config.Password
+	if key == "dbname" {
+		u.Path = "/" + value
+		return u.String()
 	}
-	if config.TLSConfig == nil {
-		words += " sslmode=disable"
-	}
-	for k, v := range config.RuntimeParams {
-		words += " " + k + "=" + v
-	}
-	return words + " " + key + "=" + value
+	query := u.Query()
+	query.Set(key, value)
+	u.RawQuery = query.Encode()
+	return u.String()
 }
 
 // modes are pgx's ways to send a statement.
@@ -242,11 +239,11 @@ func TestConformance(t *testing.T) {
 }
 
 // TestConformanceThroughTx carries each request out in a transaction of the
-// caller's: of pgx, and, as runMode says, of database/sql.
+// caller's, of pgx and of database/sql, as runMode says.
 func TestConformanceThroughTx(t *testing.T) {
 	server := serverDSN(t)
 	t.Run("pgx", func(t *testing.T) {
-		storetest.Run(t, throughTx(server, func(s *postgres.Store) transactions { return pgxTransactions{s} }))
+		runMode(t, throughTx(server, func(s *postgres.Store) transactions { return pgxTransactions{s} }))
 	})
 	t.Run("sql", func(t *testing.T) {
 		runMode(t, throughTx(server, func(s *postgres.Store) transactions {
@@ -282,11 +279,11 @@ func throughTx(server string, with func(*postgres.Store) transactions) storetest
 }
 
 // TestConformanceOnCallersPool runs on a pool that the store was given, in another
-// schema: one that is named like tables are (B61).
+// schema: one that is named like tables are (B61), as runMode says.
 func TestConformanceOnCallersPool(t *testing.T) {
 	server := serverDSN(t)
 	const schema = "inbox_receipts_id"
-	storetest.Run(t, storetest.Harness{
+	runMode(t, storetest.Harness{
 		New: func(t storetest.T) storetest.Opener {
 			dsn := emptyDatabase(t, server)
 			first := callersPool(t, dsn)
@@ -365,20 +362,14 @@ func TestConformanceInEveryMode(t *testing.T) {
 }
 
 // runMode runs the groups that together use every statement of the store, or the
-// whole suite with COUNTERSIGN_TEST_POSTGRES_ALL_MODES=1.
+// whole suite with COUNTERSIGN_TEST_THOROUGH=1.
 func runMode(t *testing.T, h storetest.Harness) {
 	t.Helper()
-	if os.Getenv("COUNTERSIGN_TEST_POSTGRES_ALL_MODES") == "1" {
+	if os.Getenv("COUNTERSIGN_TEST_THOROUGH") == "1" {
 		storetest.Run(t, h)
 		return
 	}
-	some := []string{"create", "effect", "receipt", "page", "outbox", "payload", "identity", "integer", "atomically"}
-	for _, c := range storetest.Cases() {
-		// What a harness aborts by itself has no transactions of its own.
-		if slices.Contains(some, c.Group) && (h.Abort == nil || !slices.Contains(c.Needs, storetest.NeedTransactions)) {
-			t.Run(c.String(), func(t *testing.T) { c.Run(t, h) })
-		}
-	}
+	storetest.RunGroups(t, h, "create", "effect", "receipt", "page", "outbox", "payload", "identity", "integer", "atomically")
 }
 
 // TestConformanceThroughPgBouncer runs through a PgBouncer in transaction pooling
