@@ -62,7 +62,7 @@ func (f fault) harness() Harness {
 			}
 			sh := &shared{kept: map[string]any{}}
 			var remote server
-			return func(ctx context.Context, o OpenOptions) (Backend, error) {
+			return func(_ context.Context, o OpenOptions) (Backend, error) {
 				if f.opened != nil {
 					f.opened(m, sh)
 				}

@@ -97,15 +97,17 @@ var wireRequests = []wireRequest{
 	}},
 }
 
-// What becomes of the network when a message is lost.
+// network is what becomes of the network when a message is lost.
+type network string
+
 const (
-	stays    = false // only that connection is gone
-	goesDown = true
+	stays    network = "the network stays" // only that connection is gone
+	goesDown network = "the network goes down"
 )
 
 // loseEach sends a kind of request again and again. Each time it loses one of the
 // messages from the first that names the owner on, until there are no more.
-func (w *wired) loseEach(kind wireRequest, network bool) (trials []trial) {
+func (w *wired) loseEach(kind wireRequest, after network) (trials []trial) {
 	w.Helper()
 	for _, reached := range []bool{false, true} {
 		lose, what := w.proxy.LoseMessageAfter, "lost before the server had it"
@@ -114,10 +116,10 @@ func (w *wired) loseEach(kind wireRequest, network bool) (trials []trial) {
 		}
 		const tooMany = 100
 		for n := 0; ; n++ {
-			name := fmt.Sprintf("<%s, message %d, %v, %v>", kind.name, n, reached, network)
+			name := fmt.Sprintf("<%s, message %d, %v, %v>", kind.name, n, reached, after)
 			trial := w.newTrial(fmt.Sprintf("%s, message %d %s", kind.name, n, what), kind.make(w, name))
 			fault := lose([]byte(name), n)
-			struck := w.sendDuring(fault, network, &trial)
+			struck := w.sendDuring(fault, after, &trial)
 			trials = append(trials, trial)
 			if !struck {
 				if trial.err != nil {
@@ -139,14 +141,14 @@ func (w *wired) loseEach(kind wireRequest, network bool) (trials []trial) {
 // sendDuring sends a trial through the proxy, and reports whether the fault struck.
 // A network that goes down comes back when the store has answered; the caller gives
 // up meanwhile.
-func (w *wired) sendDuring(fault *netfault.Fault, network bool, trial *trial) (struck bool) {
+func (w *wired) sendDuring(fault *netfault.Fault, after network, trial *trial) (struck bool) {
 	ctx, cancel := context.WithCancel(w.Context())
 	answered := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		select {
 		case <-fault.Struck():
-			if network == goesDown {
+			if after == goesDown {
 				w.proxy.Refuse(true)
 				w.proxy.Cut()
 				cancel()
