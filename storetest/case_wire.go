@@ -185,7 +185,7 @@ func faultsAtRandom(w *wired) {
 					armed.Disarm()
 				}
 				id, piece := []byte(c.Inbox.ID), rand.Int64N(2048) //nolint:gosec // as below
-				switch n := rand.IntN(3); rand.IntN(40) {          //nolint:gosec // a test's chances
+				switch n := rand.IntN(3); rand.IntN(80) {          //nolint:gosec // a test's chances
 				case 0, 1:
 					armed = w.proxy.LoseReplyAfter(id, n)
 				case 2, 3:
