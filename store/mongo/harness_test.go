@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,11 +26,24 @@ import (
 // patience is the busy timeout of tests with many writers on a slow machine.
 const patience = time.Minute
 
-// server returns the connection string of the server to test on.
+// server returns the connection string of the server to test on. It is this
+// package's own where one can be started: tests let all its commands fail, and end
+// all its sessions. A child process uses its parent's.
 func server(t testing.TB) string {
 	t.Helper()
-	return serverenv.Mongo.Address(t)
+	const mine = "COUNTERSIGN_TEST_MONGO_MINE"
+	ownServer.Do(func() {
+		if os.Getenv(mine) == "" {
+			uri, _ := serverenv.Mongo.Own(t)
+			if err := os.Setenv(mine, uri); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	return os.Getenv(mine)
 }
+
+var ownServer sync.Once
 
 // TestMain draws fewer random histories than usual, unless the command line says
 // how many: the server that tests start by themselves takes a second for each.

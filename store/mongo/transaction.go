@@ -136,15 +136,17 @@ func patient(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // commit commits. A commit of unknown result is repeated, which is safe: it
 // carries the transaction's number.
+//
+// That the server knows of no such transaction is taken for an unknown result too,
+// whatever its labels say: the driver repeats a commit by itself and does not tell,
+// and not every server remembers across a restart what it has committed.
 func commit(ctx context.Context, session *mongo.Session) error {
 	late, cancel := patient(ctx)
 	defer cancel()
 	var err error
 	for range commitAttempts {
 		err = session.CommitTransaction(late)
-		// Of a repetition too the label says that the transaction is not committed
-		// and never will be.
-		if err == nil || hasLabel(err, labelTransient) && !hasLabel(err, labelUnknownCommit) {
+		if err == nil || hasLabel(err, labelTransient) && !hasLabel(err, labelUnknownCommit) && !hasCode(err, codeNoSuchTransaction) {
 			session.EndSession(late)
 			return err
 		}
