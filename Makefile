@@ -76,8 +76,9 @@ bench: ## run the benchmarks with servers and print them as a table of ratios
 
 .PHONY: bench-here
 bench-here:
-	@$(GO) test -run '^$$' -bench Commit -benchtime $(BENCHTIME) -timeout 60m ./store/...
-	@$(GO) test -run '^$$' -bench ReadHistory -benchtime 10x ./store/...
+	@$(GO) test -run '^$$' -bench Commit -benchtime $(BENCHTIME) -timeout 60m ./store/sqlite ./store/postgres
+	@$(GO) test -run '^$$' -bench Commit -benchtime 2000x -timeout 60m ./store/mongo
+	@$(GO) test -run '^$$' -bench ReadHistory -benchtime 10x ./store/sqlite
 	@$(GO) test -run '^$$' -bench Handle -benchmem ./durable
 
 .PHONY: fmt

@@ -14,8 +14,12 @@ func main() {
 	fmt.Println("| benchmark | ratio | to |")
 	fmt.Println("|---|---|---|")
 	lines := bufio.NewScanner(os.Stdin)
+	pkg := ""
 	for lines.Scan() {
-		for _, row := range rows(lines.Text()) {
+		if path, ok := strings.CutPrefix(lines.Text(), "pkg: "); ok {
+			pkg = path[strings.LastIndex(path, "/")+1:]
+		}
+		for _, row := range rows(pkg, lines.Text()) {
 			fmt.Println(row)
 		}
 	}
@@ -28,8 +32,8 @@ func main() {
 // cores is what the testing package puts behind a name: -2 on two cores.
 var cores = regexp.MustCompile(`-\d+$`)
 
-// rows returns a row of the table for each ratio on a line.
-func rows(line string) []string {
+// rows returns a row of the table for each ratio on a line of a package's output.
+func rows(pkg, line string) []string {
 	fields := strings.Fields(line)
 	if len(fields) < 4 || !strings.HasPrefix(fields[0], "Benchmark") {
 		return nil
@@ -38,7 +42,7 @@ func rows(line string) []string {
 	var table []string
 	for i := 2; i+1 < len(fields); i += 2 {
 		if to, ok := strings.CutPrefix(fields[i+1], "x-"); ok {
-			table = append(table, fmt.Sprintf("| %s | %s | %s |", name, fields[i], to))
+			table = append(table, fmt.Sprintf("| %s %s | %s | %s |", pkg, name, fields[i], to))
 		}
 	}
 	return table

@@ -7,8 +7,8 @@ import (
 )
 
 func TestRowsAreTheRatiosOfALine(t *testing.T) {
-	assert.Equal(t, []string{"| Commit/callers=16 | 3.20 | floor |"},
-		rows("BenchmarkCommit/callers=16-2   8000  71000 ns/op  14000 commits/s  4300 floor/s  3.20 x-floor"))
-	assert.Empty(t, rows("ok  \tgithub.com/countersign/countersign\t1.2s"))
-	assert.Empty(t, rows(""))
+	assert.Equal(t, []string{"| sqlite Commit/callers=16 | 3.20 | floor |"},
+		rows("sqlite", "BenchmarkCommit/callers=16-2   8000  71000 ns/op  14000 commits/s  4300 floor/s  3.20 x-floor"))
+	assert.Empty(t, rows("sqlite", "ok  \tgithub.com/countersign/countersign\t1.2s"))
+	assert.Empty(t, rows("", ""))
 }
