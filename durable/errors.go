@@ -149,19 +149,28 @@ func (e *FenceDidNotAdvanceError) Error() string {
 // Is reports whether target is the error's kind.
 func (e *FenceDidNotAdvanceError) Is(target error) bool { return target == countersign.ErrRefused }
 
+// What an [UnknownOutcomeError] is about.
+const (
+	OpCommit        = "commit"
+	OpRecordReceipt = "record receipt"
+	OpCreateOwner   = "create owner"
+	OpAdvanceFence  = "advance fence"
+	OpTransaction   = "transaction"
+)
+
 // UnknownOutcomeError says that a request was sent and that its result is not
 // known: the connection was lost, or the context ended, while it was being
 // committed. What to do depends on Op:
 //
-//   - "commit" and "record receipt": repeat the same request. It learns
+//   - [OpCommit] and [OpRecordReceipt]: repeat the same request. It learns
 //     Duplicate, or is carried out now.
-//   - "create owner": repeat it; an owner that exists is returned as it is.
-//   - "advance fence": do not repeat the token, a rival may hold it. Advance to
+//   - [OpCreateOwner]: repeat it; an owner that exists is returned as it is.
+//   - [OpAdvanceFence]: do not repeat the token, a rival may hold it. Advance to
 //     a greater one.
-//   - "transaction": nothing but your own records can tell; repeat the body
-//     only if every request in it has an identity.
+//   - [OpTransaction]: nothing but your own records can tell; repeat the body
+//     only if every request in it has an identity. Owner is empty.
 //
-// It matches [countersign.ErrUnknownOutcome] and unwraps to the cause.
+// A read has no outcome: one whose answer is lost is retryable. The error matches [countersign.ErrUnknownOutcome] and unwraps to the cause.
 type UnknownOutcomeError struct {
 	Op    string
 	Owner string

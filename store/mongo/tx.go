@@ -118,7 +118,7 @@ func (s *Store) Atomically(ctx context.Context, body func(ctx context.Context, t
 	case errors.As(err, &own):
 		return own.err
 	case errors.As(err, &unknown):
-		return &durable.UnknownOutcomeError{Op: "transaction", Err: unknown.err}
+		return &durable.UnknownOutcomeError{Op: durable.OpTransaction, Err: unknown.err}
 	}
 	return err
 }

@@ -77,7 +77,7 @@ func (s *Store) attempt(ctx context.Context, owners map[string]bool, body func(c
 		t.settled.Commit()
 		return false, nil
 	case isUnknown(err):
-		return false, &durable.UnknownOutcomeError{Op: "transaction", Err: err}
+		return false, &durable.UnknownOutcomeError{Op: durable.OpTransaction, Err: err}
 	}
 	return again(err), wrap(err, 0)
 }

@@ -130,7 +130,7 @@ func (s *Store) Atomically(ctx context.Context, body func(ctx context.Context, t
 		return wrap(err, s.options.BusyTimeout)
 	}
 	s.writer.drop()
-	return &durable.UnknownOutcomeError{Op: "transaction", Err: err}
+	return &durable.UnknownOutcomeError{Op: durable.OpTransaction, Err: err}
 }
 
 // write decides and writes one request.

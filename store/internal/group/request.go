@@ -51,7 +51,7 @@ func CreateOwner(ctx context.Context, write Write, req durable.CreateOwner) (dur
 	if err := req.Check(); err != nil {
 		return durable.Head{}, err
 	}
-	return head(ctx, write, &Request{Op: "create owner", Touch: req.Touch(), Rule: func(s durable.Slice) (durable.Plan, error) {
+	return head(ctx, write, &Request{Op: durable.OpCreateOwner, Touch: req.Touch(), Rule: func(s durable.Slice) (durable.Plan, error) {
 		return durable.DecideCreate(s, req)
 	}})
 }
@@ -61,7 +61,7 @@ func AdvanceFence(ctx context.Context, write Write, req durable.AdvanceFence) (d
 	if err := req.Check(); err != nil {
 		return durable.Head{}, err
 	}
-	return head(ctx, write, &Request{Op: "advance fence", Touch: req.Touch(), Rule: func(s durable.Slice) (durable.Plan, error) {
+	return head(ctx, write, &Request{Op: durable.OpAdvanceFence, Touch: req.Touch(), Rule: func(s durable.Slice) (durable.Plan, error) {
 		return durable.DecideFence(s, req)
 	}})
 }
@@ -82,7 +82,7 @@ func CommitOwner(ctx context.Context, write Write, settlement *countersign.Settl
 	if ctx != nil && ctx.Done() != nil {
 		c = c.Clone() // the caller may be gone while the group is written
 	}
-	r := &Request{Op: "commit", Touch: c.Touch(), Size: c.Size(), Rule: func(s durable.Slice) (durable.Plan, error) {
+	r := &Request{Op: durable.OpCommit, Touch: c.Touch(), Size: c.Size(), Rule: func(s durable.Slice) (durable.Plan, error) {
 		return durable.Decide(s, c)
 	}}
 	if err := write(ctx, r); err != nil {
@@ -100,7 +100,7 @@ func RecordReceipt(ctx context.Context, write Write, settlement *countersign.Set
 	if ctx != nil && ctx.Done() != nil {
 		req.Receipt.Payload = req.Receipt.Payload.Clone()
 	}
-	r := &Request{Op: "record receipt", Touch: req.Touch(), Size: len(req.Receipt.Payload.Bytes), Rule: func(s durable.Slice) (durable.Plan, error) {
+	r := &Request{Op: durable.OpRecordReceipt, Touch: req.Touch(), Size: len(req.Receipt.Payload.Bytes), Rule: func(s durable.Slice) (durable.Plan, error) {
 		return durable.DecideReceipt(s, req)
 	}}
 	if err := write(ctx, r); err != nil {
