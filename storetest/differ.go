@@ -37,12 +37,15 @@ func differ(t T, stores map[string]Harness) {
 	t.Helper()
 	names := slices.Sorted(maps.Keys(stores))
 	if len(names) < 2 {
-		t.Fatalf("Differ compares several stores, these are %v", names)
+		t.Fatalf("Differ compares several stores, these are %v; put store/memory beside yours", names)
 	}
 	worlds := make([]*world, len(names))
 	for i, name := range names {
 		db := newDatabase(t, stores[name])
 		worlds[i] = &world{name: name, db: db, store: db.handle()}
+		if has := store.CapabilitiesOf(worlds[i].store.backend); !has.Transactions {
+			t.Fatalf("%s: %T does not implement store.Transactor", name, worlds[i].store.backend)
+		}
 	}
 	quietRapid()
 	seed, repeat := seedRapid()

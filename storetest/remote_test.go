@@ -106,6 +106,9 @@ type wireFault struct {
 	blind      bool // it does not look at the context while it waits
 	contextNot bool // the context ends during the commit: "nothing was written"
 	mute       bool // after a lost reply it says what it can't know: a conflict
+	forgets    bool // a request inside a transaction was lost, and its body goes on: "committed"
+	settles    bool // the results of a transaction are settled before its outcome is known
+	elsewhere  bool // an unknown outcome is of another request
 }
 
 // client is a store whose commits are made by a server.
@@ -128,6 +131,7 @@ var errNotSent = &store.UnavailableError{Reason: "the connection was lost"}
 type conversation struct {
 	net.Conn
 	replies *bufio.Scanner
+	lost    bool // a request
 }
 
 func (c *client) connect(ctx context.Context) (*conversation, error) {
@@ -135,7 +139,7 @@ func (c *client) connect(ctx context.Context) (*conversation, error) {
 	if err != nil {
 		return nil, errNotSent
 	}
-	return &conversation{conn, bufio.NewScanner(conn)}, nil
+	return &conversation{Conn: conn, replies: bufio.NewScanner(conn)}, nil
 }
 
 func (c *conversation) say(format string, args ...any) error {
@@ -150,12 +154,20 @@ func (c *conversation) say(format string, args ...any) error {
 
 // Atomically implements [store.Transactor].
 func (c *client) Atomically(ctx context.Context, body func(context.Context, store.Backend) error) error {
-	return c.transact(ctx, true, func(ctx context.Context, tx store.Backend, conv *conversation) error {
-		return body(ctx, &telling{tx, conv})
+	settled := &countersign.Settlement{}
+	if c.fault.settles {
+		settled.Commit()
+	}
+	err := c.transact(ctx, durable.OpTransaction, "", func(ctx context.Context, tx store.Backend, conv *conversation) error {
+		return body(ctx, &telling{tx, conv, settled})
 	})
+	if err == nil {
+		settled.Commit()
+	}
+	return err
 }
 
-func (c *client) transact(ctx context.Context, inTx bool, body func(context.Context, store.Backend, *conversation) error) error {
+func (c *client) transact(ctx context.Context, op, owner string, body func(context.Context, store.Backend, *conversation) error) error {
 	if err := store.CheckContext(ctx); err != nil {
 		return err
 	}
@@ -172,9 +184,16 @@ func (c *client) transact(ctx context.Context, inTx bool, body func(context.Cont
 		if err := body(inside, tx, conv); err != nil {
 			return err
 		}
+		if conv.lost { // its body went on all the same
+			word = errNotSent
+			if c.fault.forgets {
+				word = errForgotten
+			}
+			return errRollback
+		}
 		point, n := c.server.point()
 		if conv.say("commit %d", n) != nil {
-			word = c.lostCommit(ctx, inTx)
+			word = c.lostCommit(ctx, op, owner)
 			if !point.give() {
 				return errors.Join(word, errRollback)
 			}
@@ -182,6 +201,8 @@ func (c *client) transact(ctx context.Context, inTx bool, body func(context.Cont
 		return nil
 	})
 	switch {
+	case errors.Is(word, errForgotten):
+		return nil
 	case word != nil:
 		return word
 	case c.fault.surely && errors.Is(err, errRollback):
@@ -192,10 +213,16 @@ func (c *client) transact(ctx context.Context, inTx bool, body func(context.Cont
 	return err
 }
 
+var errForgotten = errors.New("a request inside was lost, and nobody minds")
+
 var errRollback = errors.New("the server has no such commit")
 
 // lostCommit is what the client says of a commit whose reply it did not get.
-func (c *client) lostCommit(ctx context.Context, inTx bool) error {
+func (c *client) lostCommit(ctx context.Context, op, owner string) error {
+	if c.fault.elsewhere {
+		owner += " elsewhere"
+	}
+	inTx := op == durable.OpTransaction
 	switch {
 	case c.fault.surely:
 		return nil
@@ -204,17 +231,19 @@ func (c *client) lostCommit(ctx context.Context, inTx bool) error {
 	case c.fault.mute:
 		return &durable.PositionConflictError{}
 	}
-	return &durable.UnknownOutcomeError{Op: "request", Err: errors.New("its reply was lost")}
+	return &durable.UnknownOutcomeError{Op: op, Owner: owner, Err: errors.New("its reply was lost")}
 }
 
 // telling tells the server of each request in a transaction.
 type telling struct {
 	store.Backend
-	conv *conversation
+	conv    *conversation
+	settled *countersign.Settlement // of the results inside; nil: as they are
 }
 
 func told[V any](ctx context.Context, t *telling, owner string, request func(context.Context) (V, error)) (V, error) {
 	if err := t.conv.say("request %q", owner); err != nil {
+		t.conv.lost = true
 		var none V
 		return none, err
 	}
@@ -226,7 +255,13 @@ func (t *telling) CreateOwner(ctx context.Context, req durable.CreateOwner) (dur
 }
 
 func (t *telling) CommitOwner(ctx context.Context, c durable.Commit) (durable.Committed, error) {
-	return told(ctx, t, c.Owner+" "+c.Inbox.ID, func(ctx context.Context) (durable.Committed, error) { return t.Backend.CommitOwner(ctx, c) })
+	return told(ctx, t, c.Owner+" "+c.Inbox.ID, func(ctx context.Context) (durable.Committed, error) {
+		res, err := t.Backend.CommitOwner(ctx, c)
+		if res.Settlement != nil && t.settled != nil {
+			res.Settlement = t.settled // not that of the memory store, which knows more than a client can
+		}
+		return res, err
+	})
 }
 
 func (t *telling) AdvanceFence(ctx context.Context, req durable.AdvanceFence) (durable.Head, error) {
@@ -238,10 +273,10 @@ func (t *telling) RecordReceipt(ctx context.Context, req durable.RecordReceipt) 
 }
 
 // remotely carries one request out in a transaction of its own.
-func remotely[V any](ctx context.Context, c *client, owner string, request func(context.Context, store.Backend) (V, error)) (value V, err error) {
-	err = c.transact(ctx, false, func(ctx context.Context, tx store.Backend, conv *conversation) error {
+func remotely[V any](ctx context.Context, c *client, op, owner, name string, request func(context.Context, store.Backend) (V, error)) (value V, err error) {
+	err = c.transact(ctx, op, owner, func(ctx context.Context, tx store.Backend, conv *conversation) error {
 		var err error
-		value, err = told(ctx, &telling{tx, conv}, owner, func(ctx context.Context) (V, error) { return request(ctx, tx) })
+		value, err = told(ctx, &telling{Backend: tx, conv: conv}, name, func(ctx context.Context) (V, error) { return request(ctx, tx) })
 		return err
 	})
 	if err != nil {
@@ -252,21 +287,21 @@ func remotely[V any](ctx context.Context, c *client, owner string, request func(
 }
 
 func (c *client) CreateOwner(ctx context.Context, req durable.CreateOwner) (durable.Head, error) {
-	return remotely(ctx, c, req.Owner, func(ctx context.Context, tx store.Backend) (durable.Head, error) { return tx.CreateOwner(ctx, req) })
+	return remotely(ctx, c, durable.OpCreateOwner, req.Owner, req.Owner, func(ctx context.Context, tx store.Backend) (durable.Head, error) { return tx.CreateOwner(ctx, req) })
 }
 
 func (c *client) CommitOwner(ctx context.Context, req durable.Commit) (durable.Committed, error) {
-	return remotely(ctx, c, req.Owner+" "+req.Inbox.ID, func(ctx context.Context, tx store.Backend) (durable.Committed, error) {
+	return remotely(ctx, c, durable.OpCommit, req.Owner, req.Owner+" "+req.Inbox.ID, func(ctx context.Context, tx store.Backend) (durable.Committed, error) {
 		return tx.CommitOwner(ctx, req)
 	})
 }
 
 func (c *client) AdvanceFence(ctx context.Context, req durable.AdvanceFence) (durable.Head, error) {
-	return remotely(ctx, c, req.Owner, func(ctx context.Context, tx store.Backend) (durable.Head, error) { return tx.AdvanceFence(ctx, req) })
+	return remotely(ctx, c, durable.OpAdvanceFence, req.Owner, req.Owner, func(ctx context.Context, tx store.Backend) (durable.Head, error) { return tx.AdvanceFence(ctx, req) })
 }
 
 func (c *client) RecordReceipt(ctx context.Context, req durable.RecordReceipt) (durable.ReceiptRecorded, error) {
-	return remotely(ctx, c, req.Owner, func(ctx context.Context, tx store.Backend) (durable.ReceiptRecorded, error) {
+	return remotely(ctx, c, durable.OpRecordReceipt, req.Owner, req.Owner, func(ctx context.Context, tx store.Backend) (durable.ReceiptRecorded, error) {
 		return tx.RecordReceipt(ctx, req)
 	})
 }

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -14,8 +15,8 @@ import (
 // than [durable.Store] a second time as transactions/group/name, with each
 // request in a transaction of its own.
 //
-// What the backend or the harness does not have is listed in the subtest
-// suite/not_implemented. Nothing is skipped without a word, and a backend that
+// What the backend or the harness does not have is listed in the subtests
+// suite/not_implemented and suite/not_repeated. Nothing is skipped without a word, and a backend that
 // implements nothing fails.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
@@ -27,12 +28,35 @@ func Run(t *testing.T, h Harness) {
 }
 
 // RunGroups runs the cases of some groups, each once: for another way to the same
-// store, of which Run has proved everything by one way. What the harness does not
+// store, of which Run has proved everything by one way. The groups are those of
+// [Cases]; the fixtures have none, [Replay] replays them. What the harness does not
 // have is listed as Run does.
 func RunGroups(t *testing.T, h Harness, groups ...string) {
 	t.Helper()
-	cases := slices.DeleteFunc(Cases(), func(c Case) bool { return !slices.Contains(groups, c.Group) })
+	cases, err := casesOf(groups)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
 	runOnce(t, h, means(t, h), cases)
+}
+
+// casesOf returns the cases of groups, each of which there must be.
+func casesOf(groups []string) ([]Case, error) {
+	var known []string
+	for _, c := range Cases() {
+		if !slices.Contains(known, c.Group) {
+			known = append(known, c.Group)
+		}
+	}
+	for _, g := range groups {
+		if !slices.Contains(known, g) {
+			return nil, fmt.Errorf("there is no group %q; the groups are %s", g, strings.Join(known, ", "))
+		}
+	}
+	if len(groups) == 0 {
+		return nil, fmt.Errorf("no group was named; the groups are %s", strings.Join(known, ", "))
+	}
+	return slices.DeleteFunc(Cases(), func(c Case) bool { return !slices.Contains(groups, c.Group) }), nil
 }
 
 // runAll runs what the harness has the means for, and lists the rest.
@@ -41,6 +65,10 @@ func runAll(t T, h Harness, cases []Case) {
 	has := means(t, h)
 	able := runOnce(t, h, has, cases)
 	if !has[NeedTransactions] {
+		report := Case{Group: "suite", Name: "not_repeated", Run: func(t T, _ Harness) {
+			t.Logf("everything again as transactions/…: without %s", NeedTransactions)
+		}}
+		runOne(t, "", report, h)
 		return
 	}
 	wrapped := throughTransactions(h)
@@ -55,12 +83,10 @@ func runAll(t T, h Harness, cases []Case) {
 // it ran.
 func runOnce(t T, h Harness, has map[Need]bool, cases []Case) (able []Case) {
 	t.Helper()
-	missing := map[Need][]string{}
+	missing := map[Need][]Case{}
 	for _, c := range cases {
 		if lack := c.lacks(has); lack != "" {
-			if !slices.Contains(missing[lack], c.Group) {
-				missing[lack] = append(missing[lack], c.Group)
-			}
+			missing[lack] = append(missing[lack], c)
 			continue
 		}
 		able = append(able, c)
@@ -77,20 +103,39 @@ func runOnce(t T, h Harness, has map[Need]bool, cases []Case) (able []Case) {
 	for _, c := range able {
 		runOne(t, "", c, h)
 	}
-	if !has[NeedTransactions] {
-		missing[NeedTransactions] = append(missing[NeedTransactions], "everything again as transactions/…")
-	}
 	if len(missing) > 0 {
 		report := Case{Group: "suite", Name: "not_implemented", Run: func(t T, _ Harness) {
 			for _, need := range []Need{NeedOwners, NeedTransactions, NeedPlant, NeedKill, NeedWire} {
-				if groups := missing[need]; groups != nil {
-					t.Logf("without %s: %s", need, strings.Join(groups, ", "))
+				if lacking := missing[need]; lacking != nil {
+					t.Logf("without %s: %s", need, strings.Join(named(lacking, cases), ", "))
 				}
 			}
 		}}
 		runOne(t, "", report, h)
 	}
 	return able
+}
+
+// named names cases: by their group if all cases of it are there.
+func named(some, all []Case) (names []string) {
+	count := func(cases []Case, group string) (n int) {
+		for _, c := range cases {
+			if c.Group == group {
+				n++
+			}
+		}
+		return n
+	}
+	for _, c := range some {
+		name := c.String()
+		if count(some, c.Group) == count(all, c.Group) {
+			name = c.Group
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // means finds out what there is to run cases with.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/countersign/countersign"
@@ -17,8 +19,9 @@ import (
 // proxy that misbehaves. The session's own handle has a sound network.
 type wired struct {
 	*session
-	proxy *netfault.Proxy
-	far   *handle
+	proxy   *netfault.Proxy
+	far     *handle
+	dialled *atomic.Bool // by the far handle
 }
 
 func newWired(t T, h Harness) *wired {
@@ -29,12 +32,16 @@ func newWired(t T, h Harness) *wired {
 	}
 	t.Cleanup(func() { _ = proxy.Close() })
 	s := newSession(t, h) // its cleanup, which closes far, comes before the proxy's
-	far, err := s.db.openHandle(t.Context(), OpenOptions{Dial: proxy.DialContext})
+	dialled := new(atomic.Bool)
+	far, err := s.db.openHandle(t.Context(), OpenOptions{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		dialled.Store(true)
+		return proxy.DialContext(ctx, network, address)
+	}})
 	if err != nil {
 		t.Fatalf("open through the proxy: %v", err)
 	}
 	s.db.handles = append(s.db.handles, far)
-	return &wired{session: s, proxy: proxy, far: far}
+	return &wired{session: s, proxy: proxy, far: far, dialled: dialled}
 }
 
 // wireCase is a case on a wired session. At its end the store is opened again and
@@ -51,11 +58,12 @@ func wireCase(name string, body func(w *wired), needs ...Need) Case {
 // A trial is requests that were sent while the network failed: one, or several in
 // one transaction.
 type trial struct {
-	what   string
-	reqs   []request
-	first  []answer // what they are answered when they are carried out
-	repeat []answer // and what the same requests are answered after that
-	err    error    // what the store said when the network failed, nil for success
+	what     string
+	reqs     []request
+	swallows bool     // the transaction's body goes on after errors, and returns nil
+	first    []answer // what they are answered when they are carried out
+	repeat   []answer // and what the same requests are answered after that
+	word     sending  // what the store said when the network failed
 }
 
 // newTrial asks the model, which then holds what the store has to in the end.
@@ -69,62 +77,102 @@ func (w *wired) newTrial(what string, reqs []request) trial {
 	return t
 }
 
+// sending is what a store said to requests.
+type sending struct {
+	answers []answer // as many as were carried out
+	err     error
+	op      string // what an unknown outcome is about
+	owner   string
+	early   string // a result that may be acknowledged although err is not nil
+}
+
 // sendAll sends requests, several of them in one transaction.
-func sendAll(ctx context.Context, hd *handle, reqs []request) (answers []answer, err error) {
+func sendAll(ctx context.Context, hd *handle, reqs []request, swallows bool) sending {
+	_, wrapped := hd.backend.(*transacting)
 	if len(reqs) == 1 {
-		a := ask(ctx, hd, reqs[0])
-		return []answer{a}, a.err
+		s := sending{answers: []answer{ask(ctx, hd, reqs[0])}, op: opOf(reqs[0]), owner: ownerOf(reqs[0])}
+		s.err = s.answers[0].err
+		if wrapped {
+			s.op, s.owner = durable.OpTransaction, ""
+		}
+		return s
 	}
-	err = hd.backend.(store.Transactor).Atomically(ctx, func(ctx context.Context, tx store.Backend) error {
-		answers = answers[:0] // it may be called again
+	s := sending{op: durable.OpTransaction}
+	var results []durable.Committed
+	s.err = hd.backend.(store.Transactor).Atomically(ctx, func(ctx context.Context, tx store.Backend) error {
+		s.answers, results = nil, nil // it may be called again
 		for _, req := range reqs {
-			a := ask(ctx, tx.(durable.Store), req)
-			if a.err != nil {
-				return a.err
+			c := req.(durable.Commit)
+			res, err := tx.CommitOwner(ctx, c)
+			if err != nil && !swallows {
+				return err
 			}
-			answers = append(answers, a)
+			if err == nil {
+				results = append(results, res)
+				s.answers = append(s.answers, answerOfCommit(res, nil))
+			}
 		}
 		return nil
 	})
-	if err == nil { // what a transaction has settled is settled now
-		for i := range answers {
-			answers[i].ackSafe = true
+	for i, res := range results {
+		if s.answers[i].ackSafe = res.AckSafe(); s.err != nil && res.AckSafe() {
+			s.early = fmt.Sprintf("the result of a transaction whose outcome is %q may be acknowledged: %+v", s.err, res)
 		}
 	}
-	return answers, err
+	return s
+}
+
+func opOf(req request) string {
+	switch req.(type) {
+	case durable.CreateOwner:
+		return durable.OpCreateOwner
+	case durable.AdvanceFence:
+		return durable.OpAdvanceFence
+	case durable.RecordReceipt:
+		return durable.OpRecordReceipt
+	}
+	return durable.OpCommit
 }
 
 // judge reports how the store's word was wrong: the requests are sent again on a
 // sound network, and answered.
 func (t trial) judge(ctx context.Context, hd *handle) string {
-	answers, err := untilAnswered(ctx, hd, t.reqs)
-	firstly, again := match(answers, err, t.first), match(answers, err, t.repeat)
-	word, wrong := kindOf(t.err)
+	now := untilAnswered(ctx, hd, t.reqs)
+	firstly, again := now.differs(t.first), now.differs(t.repeat)
+	err := t.word.err
+	word, wrong := kindOf(err)
+	unknown, isUnknown := errors.AsType[*durable.UnknownOutcomeError](err)
 	switch {
 	case wrong != nil:
 		return wrong.Error()
+	case t.word.early != "":
+		return t.word.early
+	case err != nil && word != retryable && word != unknownOutcome:
+		return fmt.Sprintf("a network that fails is neither retryable nor an unknown outcome: %v", err)
+	case word == unknownOutcome && !isUnknown:
+		return fmt.Sprintf("want a *durable.UnknownOutcomeError, got %T: %v", err, err)
+	case isUnknown && (unknown.Op != t.word.op || unknown.Owner != t.word.owner):
+		return fmt.Sprintf("want an unknown outcome of %q, owner %q, got one of %q, owner %q", t.word.op, t.word.owner, unknown.Op, unknown.Owner)
 	case firstly != "" && again != "":
-		return fmt.Sprintf("after %v, repeated: %s", t.err, again)
-	case t.err == nil && again != "":
+		return fmt.Sprintf("after %v, repeated: %s", err, again)
+	case err == nil && again != "":
 		return "it was said to be done, and is not: " + again
 	case word == retryable && firstly != "":
-		return fmt.Sprintf("nothing was written, it was said (%v), but something was: %s", t.err, firstly)
-	case t.err != nil && word != retryable && word != unknownOutcome:
-		return fmt.Sprintf("a network that fails is neither retryable nor an unknown outcome: %v", t.err)
+		return fmt.Sprintf("nothing was written, it was said (%v), but something was: %s", err, firstly)
 	}
 	return ""
 }
 
-// match says how answers differ from those wanted, or nothing.
-func match(got []answer, err error, want []answer) string {
+// differs says how what a store said differs from the answers wanted, or nothing.
+func (s sending) differs(want []answer) string {
 	for i, w := range want {
 		if w.err != nil { // the end of a transaction
-			return answer{err: err}.named("").differs(answer{err: w.err}.named(""))
+			return answer{err: s.err}.named("").differs(answer{err: w.err}.named(""))
 		}
-		if err != nil {
-			return fmt.Sprintf("want %s, got the error: %v", w, err)
+		if s.err != nil || i >= len(s.answers) {
+			return fmt.Sprintf("want %s, got the error: %v", w, s.err)
 		}
-		if diff := got[i].differs(w); diff != "" {
+		if diff := s.answers[i].differs(w); diff != "" {
 			return diff
 		}
 	}
@@ -133,14 +181,17 @@ func match(got []answer, err error, want []answer) string {
 
 // untilAnswered repeats requests until the store answers them. What a lost client
 // held the server may keep for a while.
-func untilAnswered(ctx context.Context, hd *handle, reqs []request) (answers []answer, err error) {
-	const patience, pause = 3 * time.Minute, 5 * time.Millisecond
-	for end := time.Now().Add(patience); ; {
-		answers, err = sendAll(ctx, hd, reqs)
-		if !errors.Is(err, countersign.ErrRetryable) || time.Now().After(end) || ctx.Err() != nil {
-			return answers, err
+func untilAnswered(ctx context.Context, hd *handle, reqs []request) sending {
+	const patience, pause = 150 * time.Second, 5 * time.Millisecond
+	for end := time.Now().Add(patience); ; time.Sleep(pause) {
+		s := sendAll(ctx, hd, reqs, false)
+		if !errors.Is(s.err, countersign.ErrRetryable) || ctx.Err() != nil {
+			return s
 		}
-		time.Sleep(pause)
+		if time.Now().After(end) {
+			s.err = fmt.Errorf("the network is whole, and for %v every call failed: a handle must connect again by itself (Harness.Wire), and a server end what a lost client left: %w", patience, s.err)
+			return s
+		}
 	}
 }
 

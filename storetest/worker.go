@@ -40,15 +40,19 @@ func (w *worker) work(ctx context.Context, more func(i int) bool, next func() *h
 			before(c)
 			got := ask(ctx, hd, c)
 			if got.err == nil {
-				if got.through != want.through || !got.ackSafe || sure && got.outcome != committed {
-					w.Errorf("%s: want %s, got %s; an outcome was unknown before: %v", describe(c), want, got, !sure)
+				switch {
+				case got.through != want.through || !got.ackSafe:
+					w.Errorf("want %s, got %s, for %s", want, got, describe(c))
+					return
+				case sure && got.outcome != committed:
+					w.Errorf("a first delivery was answered as %s, although no answer to it was unknown: the store repeated it inside, or has said before that nothing was written when it was; for %s", got, describe(c))
 					return
 				}
 				break
 			}
 			switch word, wrong := kindOf(got.err); {
 			case wrong != nil || word != retryable && word != unknownOutcome:
-				w.Errorf("%s: %v", describe(c), got.err)
+				w.Errorf("%v, for %s", got.err, describe(c))
 				return
 			case word == unknownOutcome:
 				sure = false

@@ -194,6 +194,8 @@ func TestOneProxyStandsBeforeAllServers(t *testing.T) {
 	}
 	_, err := p.DialContext(t.Context(), "unix", "/nowhere")
 	assert.Error(t, err)
+	_, err = newProxy(t, one.addr).DialContext(t.Context(), "tcp", two.addr)
+	assert.ErrorContains(t, err, one.addr)
 }
 
 func TestAMessageAfterThePatternIsLostOnItsConnection(t *testing.T) {

@@ -44,10 +44,13 @@ func Listen(target string) (*Proxy, error) {
 // Addr returns the address of the proxy, "127.0.0.1:port".
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// DialContext connects to an address through the proxy, whatever the proxy's own
-// target is, so that one proxy stands in front of all servers that a client finds.
-// It fits where drivers take a dialer, as [Dialer] does, and is for TCP alone.
+// DialContext connects to an address through a proxy that has no target of its own,
+// so that one proxy stands in front of all servers that a client finds. It fits
+// where drivers take a dialer, as [Dialer] does, and is for TCP alone.
 func (p *Proxy) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	if p.target != "" {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: errors.New("netfault: this proxy has a target of its own: " + p.target)}
+	}
 	if !strings.HasPrefix(network, "tcp") {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: errors.New("netfault: a proxy is for TCP alone")}
 	}
