@@ -19,6 +19,32 @@
 // histories. A single case is a value: [Case.Try] runs it against any store and
 // returns what it found.
 //
+// # A store with a server
+//
+//	storetest.Harness{
+//		New: func(t storetest.T) storetest.Opener {
+//			name := freshDatabase(t) // dropped by t.Cleanup
+//			return func(ctx context.Context, o storetest.OpenOptions) (storetest.Backend, error) {
+//				config := mystore.Config{Server: server, Database: name}
+//				if o.Dial != nil {
+//					config.Dial = o.Dial // through the suite's proxy
+//				}
+//				return mystore.Open(ctx, config)
+//			}
+//		},
+//		Wire: true,
+//		Kill: func(ctx context.Context, _ storetest.Backend) error {
+//			return restart(ctx) // kill -9, and back when it answers at the same address
+//		},
+//	}
+//
+// A crash ladder's steps are those of a connection: Open connects by
+// [github.com/countersign/countersign/storetest/netfault.Dialer] with Step. New of
+// the [Ladder] is called in the test's process, once for each kill, for a database
+// that nothing has used; only the client is killed. Run makes some ten thousand
+// requests, so the server should be near; go test's -timeout of ten minutes may be
+// too short for it.
+//
 // # The contract
 //
 // The doc comments of [durable.Store] and of package store say what an adapter

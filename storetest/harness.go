@@ -18,7 +18,8 @@ type Backend interface {
 // OpenOptions are what a case may ask of a handle. The zero value is the
 // adapter's default.
 type OpenOptions struct {
-	// Clock replaces the store's time. Nil is the store's own.
+	// Clock replaces the store's time. Nil is the store's own. A store that uses no
+	// time, or its server's, ignores it.
 	Clock countersign.Clock
 
 	// Dial, if it is set, is how the handle connects to its server: every
@@ -48,17 +49,20 @@ type Harness struct {
 	// forbids it) gives an error that matches [errors.ErrUnsupported].
 	Plant func(ctx context.Context, b Backend, img durable.Image) error
 
-	// Kill, optional, ends the server's process as kill -9 does, and starts it
-	// again on the same data. The backend is a handle on a database of that
-	// server. Without a server of its own an adapter leaves Kill nil and proves
+	// Kill, optional, ends the server's process as kill -9 does, starts it again on
+	// the same data, and returns when it answers at the same address. The backend is
+	// a handle on a database of that server. The suite can't see that Kill really
+	// kills: the log of kill/callers_under_load_learn_the_truth tells how many calls
+	// noticed. Without a server of its own an adapter leaves Kill nil and proves
 	// the same with [CrashLadder].
 	Kill func(ctx context.Context, b Backend) error
 
 	// Wire, optional, says that handles reach a server over TCP, and that the
 	// openers of New let them connect by [OpenOptions.Dial] where that is set: the
 	// suite puts a proxy in between that loses messages and cuts connections. The
-	// connections must not be encrypted, since the proxy looks for the ids of
-	// owners in what passes. A handle must connect again by itself.
+	// proxy looks for the ids of owners in what passes, letters, digits and hyphens:
+	// the connections must carry them as they are, not encrypted, compressed or
+	// encoded. A handle must connect again by itself.
 	Wire bool
 
 	// Abort, optional, runs a commit up to its commit point and loses the

@@ -431,7 +431,7 @@ func plant(ctx context.Context, pool *pgxpool.Pool, img durable.Image) error {
 		return err
 	})
 	var e *pgconn.PgError
-	if errors.As(err, &e) && (strings.HasPrefix(e.Code, "23") || e.Code == "22021") {
+	if errors.As(err, &e) && (strings.HasPrefix(e.Code, "23") || e.Code == "22021" || e.Code == "08P01") { // a NUL, as text and in a message
 		return fmt.Errorf("plant %q: %w: %w", img.Owner, errors.ErrUnsupported, err)
 	}
 	return err
