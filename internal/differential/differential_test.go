@@ -4,9 +4,11 @@ package differential
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -28,11 +30,29 @@ func TestStoresHoldTheSame(t *testing.T) {
 		storetest.Differ(t, map[string]storetest.Harness{"memory": inMemory(), "sqlite": inFile()})
 	})
 	t.Run("all", func(t *testing.T) {
-		postgresDSN, mongoURI := serverenv.Postgres.Address(t), serverenv.Mongo.Address(t)
-		storetest.Differ(t, map[string]storetest.Harness{
-			"memory": inMemory(), "sqlite": inFile(), "postgres": onPostgres(postgresDSN), "mongo": onMongo(mongoURI),
-		})
+		stores := map[string]storetest.Harness{
+			"memory": inMemory(), "sqlite": inFile(),
+			"postgres": onPostgres(serverenv.Postgres.Address(t)), "mongo": onMongo(serverenv.Mongo.Address(t)),
+		}
+		inRounds(t, func(t *testing.T) { storetest.Differ(t, stores) })
 	})
+}
+
+// inRounds divides the histories between databases: the MongoDB that tests start by
+// themselves looks at the whole collection for a range of it.
+func inRounds(t *testing.T, differ func(t *testing.T)) {
+	const each = 25
+	checks := flag.Lookup("rapid.checks")
+	before := checks.Value.String()
+	defer func() { _ = checks.Value.Set(before) }()
+	all, err := strconv.Atoi(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for done := 0; done < all && !t.Failed(); done += each {
+		_ = checks.Value.Set(strconv.Itoa(min(each, all-done)))
+		t.Run(fmt.Sprintf("after %d", done), differ)
+	}
 }
 
 func inMemory() storetest.Harness {
