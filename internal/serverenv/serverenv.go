@@ -41,24 +41,42 @@ func (k Kind) Address(t testing.TB) string {
 }
 
 // Own returns the connection string of a server that only this test uses, and what
-// kills it as kill -9 does and starts it again. Where servers can't be started, it
-// is the server of Address, and kill is nil.
+// kills it as kill -9 does and starts it again. It ends with the test. Where servers
+// can't be started, it is the server of Address, and kill is nil.
 func (k Kind) Own(t testing.TB) (address string, kill func(context.Context) error) {
 	t.Helper()
-	address = k.Address(t)
-	control := os.Getenv(k.control)
-	if control == "" {
-		return address, nil
-	}
-	answer, err := post(t.Context(), control+"/another", http.StatusCreated)
+	address, kill, stop, err := k.Start(k.Address(t))
 	if err != nil {
 		t.Fatalf("start a server: %v", err)
 	}
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
+			t.Errorf("stop a server: %v", err)
+		}
+	})
+	return address, kill
+}
+
+// Start is Own for a server that several tests use: the caller stops it.
+func (k Kind) Start(otherwise string) (address string, kill func(context.Context) error, stop func() error, err error) {
+	control := os.Getenv(k.control)
+	if control == "" {
+		return otherwise, nil, func() error { return nil }, nil
+	}
+	answer, err := post(context.Background(), control+"/another", http.StatusCreated)
+	if err != nil {
+		return "", nil, nil, err
+	}
 	address, control, _ = strings.Cut(strings.TrimSpace(answer), "\n")
-	return address, func(ctx context.Context) error {
+	kill = func(ctx context.Context) error {
 		_, err := post(ctx, control+"/restart", http.StatusNoContent)
 		return err
 	}
+	stop = func() error {
+		_, err := post(context.Background(), control+"/stop", http.StatusNoContent)
+		return err
+	}
+	return address, kill, stop, nil
 }
 
 func post(ctx context.Context, url string, want int) (string, error) {

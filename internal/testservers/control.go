@@ -17,6 +17,7 @@ import (
 //	POST /another   starts another server of the same kind, for a test that
 //	                kills without being in the way of others; 201, and the lines
 //	                of the answer are its address and its control
+//	POST /stop      ends a server that was started so, when its test is over; 204
 type control struct {
 	url    string
 	server *server
@@ -40,6 +41,13 @@ func serveControl(s *server, start func(context.Context) (*server, error)) (*con
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /restart", func(w http.ResponseWriter, _ *http.Request) {
 		if err := s.restart(ctx); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+	mux.HandleFunc("POST /stop", func(w http.ResponseWriter, _ *http.Request) {
+		if err := s.stop(); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}

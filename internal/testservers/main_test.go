@@ -168,6 +168,9 @@ func TestAServerIsStartedKilledRestartedAndStopped(t *testing.T) {
 				require.NoError(t, rowAt(another[0]).write(t.Context()))
 				post(t, another[1]+"/restart", http.StatusNoContent)
 				require.NoError(t, rowAt(another[0]).read(t.Context()))
+				post(t, another[1]+"/stop", http.StatusNoContent)
+				require.Error(t, rowAt(another[0]).read(t.Context()))
+				post(t, another[1]+"/stop", http.StatusNoContent)
 				return nil
 			})
 			require.NoError(t, err)

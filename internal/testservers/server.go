@@ -17,7 +17,8 @@ type server struct {
 	host  host
 	start func(context.Context) (*server, error) // starts another one like it
 
-	mu sync.Mutex // one restart at a time, and none during the stop
+	stopped bool       // guarded by mu
+	mu      sync.Mutex // one restart at a time, and none during the stop
 }
 
 // A host is what a server runs in: a process or a container.
@@ -95,9 +96,14 @@ func (s *server) restart(ctx context.Context) error {
 	}
 }
 
+// stop ends the server and removes what it had. Again does nothing.
 func (s *server) stop() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.stopped {
+		return nil
+	}
+	s.stopped = true
 	return s.host.remove()
 }
 

@@ -31,22 +31,36 @@ const patience = time.Minute
 // all its sessions. A child process uses its parent's.
 func server(t testing.TB) string {
 	t.Helper()
-	const mine = "COUNTERSIGN_TEST_MONGO_MINE"
+	otherwise := serverenv.Mongo.Address(t)
 	ownServer.Do(func() {
-		if os.Getenv(mine) == "" {
-			uri, _ := serverenv.Mongo.Own(t)
-			if err := os.Setenv(mine, uri); err != nil {
-				t.Fatal(err)
-			}
+		ownServer.uri, ownServer.err = os.Getenv(mine), nil
+		if ownServer.uri != "" {
+			return
+		}
+		ownServer.uri, _, ownServer.stop, ownServer.err = serverenv.Mongo.Start(otherwise)
+		if ownServer.err == nil {
+			ownServer.err = os.Setenv(mine, ownServer.uri)
 		}
 	})
-	return os.Getenv(mine)
+	if ownServer.err != nil {
+		t.Fatalf("start a server: %v", ownServer.err)
+	}
+	return ownServer.uri
 }
 
-var ownServer sync.Once
+// mine is how a child process learns its parent's server.
+const mine = "COUNTERSIGN_TEST_MONGO_MINE"
+
+var ownServer struct {
+	sync.Once
+	uri  string
+	stop func() error
+	err  error
+}
 
 // TestMain draws fewer random histories than usual, unless the command line says
-// how many: the server that tests start by themselves takes a second for each.
+// how many: the server that tests start by themselves takes a second for each. In
+// the end it stops this package's server.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	const checks = "rapid.checks"
@@ -57,7 +71,13 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if ownServer.stop != nil {
+		if err := ownServer.stop(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}
+	os.Exit(code)
 }
 
 // cleaner is what a fresh database needs of a test.

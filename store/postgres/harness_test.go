@@ -234,6 +234,12 @@ func TestConformance(t *testing.T) {
 	h := harness(server, nil)
 	if kill != nil {
 		h.Kill = func(ctx context.Context, _ storetest.Backend) error { return kill(ctx) }
+		t.Cleanup(func() { // the server goes with its databases
+			databases.Lock()
+			defer databases.Unlock()
+			delete(databases.template, server)
+			delete(databases.free, server)
+		})
 	}
 	storetest.Run(t, h)
 }
