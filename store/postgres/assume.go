@@ -115,7 +115,9 @@ func (b *batch) assumption() part {
 	var rows columns
 	for owner, key := range b.keys {
 		head := b.slices[owner].Head
+		mode, _ := modeNumber(head.Mode) // it was read as one
 		rows.add(key, owner, "", "", nil, int64(head.Position), int64(head.Fence))
+		rows.schemas = append(rows.schemas, mode)
 	}
-	return part{&assumedPart, []any{rows.keys, rows.ids, rows.a, rows.b, int64(len(rows.keys))}}
+	return part{&assumedPart, []any{rows.keys, rows.ids, rows.schemas, rows.a, rows.b, int64(len(rows.keys))}}
 }

@@ -82,10 +82,11 @@ var (
 	// is still what it was taken for, and now it is locked. Somebody else's lock is
 	// not waited for. The plan is written under the condition that this holds.
 	assumedPart = `locked AS (
-			SELECT 1 FROM ({each bigint k, text id, bigint position, bigint fence}) w CROSS JOIN LATERAL (
+			SELECT 1 FROM ({each bigint k, text id, bigint mode, bigint position, bigint fence}) w CROSS JOIN LATERAL (
 				SELECT 1 FROM {s}.owners x
-				WHERE x.owner_key = w.k AND x.owner_id = w.id AND x.position = w.position AND x.fence = w.fence LIMIT 1 FOR UPDATE SKIP LOCKED) o
-		), held AS (SELECT pg_catalog.count(*) = $5::bigint AS every FROM locked)`
+				WHERE x.owner_key = w.k AND x.owner_id = w.id AND x.mode = w.mode AND x.position = w.position AND x.fence = w.fence
+				LIMIT 1 FOR UPDATE SKIP LOCKED) o
+		), held AS (SELECT pg_catalog.count(*) = $6::bigint AS every FROM locked)`
 	ifAssumed  = `WHERE (SELECT every FROM held)`
 	assumedEnd = `SELECT every::integer, 0::bigint, '', '', '', 0::bigint, 0::bigint, 0::bigint, 0::bigint, ''::bytea FROM held`
 
