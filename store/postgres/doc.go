@@ -26,7 +26,8 @@
 // # Sessions and poolers
 //
 // Nothing depends on the state of a session: no session lock, no setting beyond
-// its transaction, no search_path. So the store works through PgBouncer in
+// its transaction, no search_path; only client_encoding must be UTF8, which [Open]
+// sees to. So the store works through PgBouncer in
 // transaction pooling, and in each of pgx's modes cache_statement, cache_describe,
 // exec and simple_protocol. Prepared statements (cache_statement, pgx's default)
 // need PgBouncer 1.21 with max_prepared_statements; elsewhere say

@@ -3,12 +3,14 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/countersign/countersign"
 	"github.com/countersign/countersign/store"
 	"github.com/countersign/countersign/store/internal/group"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -90,6 +92,7 @@ func Open(ctx context.Context, dsn string, opts *Options) (*Store, error) {
 		// The driver's error may quote the string, with its password.
 		return nil, &countersign.MalformedError{Field: "connection string", Reason: "can't be parsed"}
 	}
+	config.ConnConfig.RuntimeParams["client_encoding"] = "UTF8"
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, wrap(err, 0)
@@ -167,6 +170,16 @@ func (s *Store) ready(ctx context.Context) error {
 	return store.CheckContext(ctx)
 }
 
+// checkEncoding refuses a connection on which the server takes the bytes of an id
+// for other characters: the same id would be another one there. The server tells
+// of every change of the setting, so this asks nobody.
+func checkEncoding(conn *pgx.Conn) error {
+	if encoding := conn.PgConn().ParameterStatus("client_encoding"); encoding != "UTF8" {
+		return &store.UnusableError{Reason: fmt.Sprintf("the connection's client_encoding is %q; ids are compared byte by byte, so it must be UTF8", encoding)}
+	}
+	return nil
+}
+
 // acquire takes a connection out of the pool, which may be the caller's, and
 // small: it does not wait for ever.
 func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
@@ -176,6 +189,10 @@ func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	conn, err := s.pool.Acquire(wait)
 	switch {
 	case err == nil:
+		if err := checkEncoding(conn.Conn()); err != nil {
+			conn.Release()
+			return nil, err
+		}
 		return conn, nil
 	case s.closed.Load():
 		return nil, store.ErrClosed

@@ -13,6 +13,7 @@ import (
 	"github.com/countersign/countersign/store"
 	"github.com/countersign/countersign/store/postgres"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -179,10 +180,43 @@ func TestTxJoinsTheCallersTransaction(t *testing.T) {
 	require.NoError(t, tx.Commit())
 	bound.Committed()
 	assert.True(t, res.AckSafe())
-	for name, bad := range map[string]*postgres.Tx{"nil": s.Tx(nil), "nil of sql": s.TxSQL(nil), "ended": s.TxSQL(tx)} {
+	for name, bad := range map[string]*postgres.Tx{"nil": s.Tx(nil), "nil of pgx": s.Tx((*pgxpool.Tx)(nil)), "nil of sql": s.TxSQL(nil), "ended": s.TxSQL(tx)} {
 		_, err := bad.LoadOwner(t.Context(), durable.LoadOwner{Owner: "a"})
 		require.ErrorIs(t, err, countersign.ErrRefused, name)
 	}
+}
+
+// An id is the same bytes in the database whatever the connection's encoding was
+// meant to be: a store's own connections are UTF8, others are refused.
+func TestClientEncodingIsUTF8(t *testing.T) {
+	dsn := migratedDatabase(t, serverDSN(t))
+	latin := setting(dsn, "client_encoding", "LATIN1")
+	create := durable.CreateOwner{Owner: "é", Mode: durable.EventHistory}
+	for _, dsn := range []string{dsn, latin} {
+		s, err := open(t.Context(), dsn)
+		require.NoError(t, err)
+		_, err = s.CreateOwner(t.Context(), create)
+		require.NoError(t, err)
+		var owners int
+		require.NoError(t, s.Pool().QueryRow(t.Context(), "SELECT count(*) FROM countersign.owners").Scan(&owners))
+		assert.Equal(t, 1, owners)
+		require.NoError(t, s.Close())
+	}
+	var unusable *store.UnusableError
+	_, err := postgres.New(t.Context(), callersPool(t, latin), nil)
+	require.ErrorAs(t, err, &unusable)
+	assert.Contains(t, err.Error(), "LATIN1")
+
+	s, err := open(t.Context(), dsn)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	tx, err := s.Pool().Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "SET LOCAL client_encoding = 'LATIN1'")
+	require.NoError(t, err)
+	_, err = s.Tx(tx).CreateOwner(t.Context(), create)
+	require.ErrorAs(t, err, &unusable)
+	require.NoError(t, tx.Rollback(t.Context()))
 }
 
 // Close leaves the caller's pool open, and the pool's connections as they were.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"reflect"
 	"sync"
 	"time"
 
@@ -32,6 +33,7 @@ import (
 // nothing: what it returns may have moved when the next request is decided.
 type Tx struct {
 	s       session
+	conn    *pgx.Conn // nil where there is no way to it
 	stmts   *statements
 	settled *countersign.Settlement
 	body    *bodyRun // nil: the transaction is the caller's
@@ -49,9 +51,9 @@ var _ store.Backend = (*Tx)(nil)
 // if the results' AckSafe is asked. A nil transaction, or a closed store, is
 // refused at the first request.
 func (s *Store) Tx(tx pgx.Tx) *Tx {
-	t := s.join(tx == nil)
+	t := s.join(isNil(tx))
 	if t.broken == nil {
-		t.s = pgxSession{tx}
+		t.s, t.conn = pgxSession{tx}, tx.Conn()
 	}
 	return t
 }
@@ -64,6 +66,12 @@ func (s *Store) TxSQL(tx *sql.Tx) *Tx {
 		t.s = sqlSession{tx}
 	}
 	return t
+}
+
+// isNil also sees a nil pointer of one of pgx's types.
+func isNil(tx pgx.Tx) bool {
+	v := reflect.ValueOf(tx)
+	return tx == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 func (s *Store) join(none bool) *Tx {
@@ -166,6 +174,10 @@ func (t *Tx) ready(ctx context.Context) error {
 		return store.ErrTxDone
 	case t.broken != nil:
 		return t.broken
+	case t.conn != nil:
+		if err := checkEncoding(t.conn); err != nil {
+			return err
+		}
 	}
 	return store.CheckContext(ctx)
 }
