@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/countersign/countersign"
 	"github.com/countersign/countersign/durable"
@@ -217,6 +219,19 @@ func TestClientEncodingIsUTF8(t *testing.T) {
 	_, err = s.Tx(tx).CreateOwner(t.Context(), create)
 	require.ErrorAs(t, err, &unusable)
 	require.NoError(t, tx.Rollback(t.Context()))
+}
+
+// A busy timeout may be longer than a lock_timeout can be.
+func TestLongBusyTimeout(t *testing.T) {
+	dsn := emptyDatabase(t, serverDSN(t))
+	for _, busy := range []time.Duration{30 * 24 * time.Hour, math.MaxInt64} {
+		s, err := postgres.Open(t.Context(), dsn, &postgres.Options{BusyTimeout: busy})
+		require.NoError(t, err)
+		_, err = s.CreateOwner(t.Context(), durable.CreateOwner{Owner: "a", Mode: durable.EventHistory})
+		require.NoError(t, err)
+		require.NoError(t, s.Atomically(t.Context(), func(context.Context, store.Backend) error { return nil }))
+		require.NoError(t, s.Close())
+	}
 }
 
 // Close leaves the caller's pool open, and the pool's connections as they were.

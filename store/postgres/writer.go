@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -24,11 +25,16 @@ var errRolledBack = &store.UnavailableError{Reason: "not committed", Err: errors
 
 func begin() *statement { return &statement{text: "BEGIN ISOLATION LEVEL READ COMMITTED"} }
 
+// lockMilliseconds is the busy timeout as the setting takes it.
+func (s *Store) lockMilliseconds() int64 {
+	return min(max(s.options.BusyTimeout.Milliseconds(), 1), math.MaxInt32)
+}
+
 // lockTimeout bounds the waits of this transaction.
 func (s *Store) lockTimeout() *statement {
 	return &statement{
 		text: "SELECT pg_catalog.set_config('lock_timeout', $1::text, true)",
-		args: []any{strconv.FormatInt(max(s.options.BusyTimeout.Milliseconds(), 1), 10)},
+		args: []any{strconv.FormatInt(s.lockMilliseconds(), 10)},
 	}
 }
 
