@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -92,6 +95,9 @@ func Open(ctx context.Context, dsn string, opts *Options) (*Store, error) {
 		// The driver's error may quote the string, with its password.
 		return nil, &countersign.MalformedError{Field: "connection string", Reason: "can't be parsed"}
 	}
+	if misread(dsn, config.ConnConfig) {
+		return nil, &countersign.MalformedError{Field: "connection string", Reason: "is no URL as it stands: @ and / in a user name, password or database must be percent-encoded"}
+	}
 	config.ConnConfig.RuntimeParams["client_encoding"] = "UTF8"
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
@@ -103,6 +109,16 @@ func Open(ctx context.Context, dsn string, opts *Options) (*Store, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+// misread reports whether a URL was cut at a character of its password, so that
+// what follows was taken for a name, which an error may show.
+func misread(dsn string, config *pgx.ConnConfig) bool {
+	if !strings.HasPrefix(dsn, "postgres://") && !strings.HasPrefix(dsn, "postgresql://") {
+		return false
+	}
+	names := append(slices.Collect(maps.Keys(config.RuntimeParams)), config.Database)
+	return slices.ContainsFunc(names, func(name string) bool { return strings.ContainsAny(name, "@/") })
 }
 
 // New returns a store on a pool of the caller's. It verifies the schema and never

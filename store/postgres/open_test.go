@@ -65,6 +65,11 @@ func TestNoPasswordInAnError(t *testing.T) {
 		}
 		assert.Equal(t, 1, kinds, "%v", err)
 	}
+	for _, cut := range []string{"1/" + secret, "1?/" + secret, "/" + secret, "/?" + secret} {
+		_, err := postgres.Open(t.Context(), "postgres://127.0.0.1:"+cut+"@127.0.0.1:1/app", nil)
+		require.ErrorIs(t, err, countersign.ErrMalformed, cut)
+		assert.NotContains(t, fmt.Sprintf("%v %+v %#v", err, err, err), secret)
+	}
 	wrong := setting(serverDSN(t), "password", secret)
 	_, err := postgres.Open(t.Context(), setting(wrong, "dbname", "there_is_none"), nil)
 	var unusable *store.UnusableError
