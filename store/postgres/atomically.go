@@ -93,7 +93,7 @@ type bodyRun struct {
 
 // begin begins the transaction and locks the owners of the runs before.
 func (run *bodyRun) begin(s *Store) []*statement {
-	first := []*statement{begin(), s.lockTimeout()}
+	first := []*statement{begin(), lockTimeout(s.options.BusyTimeout)}
 	if len(run.owners) > 0 {
 		lock := s.stmts.make(alone, part{&lockWaiting, []any{slices.Sorted(maps.Keys(run.owners))}})
 		first = append(first, lock.each(func(r *row) error { run.hold(r.id); return nil }))

@@ -240,6 +240,53 @@ func TestHeldRowKeepsOnlyThoseWaitingWhoNeedIt(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// Creations that wait, for a row that is held or for another creation, leave
+// connections for the others.
+func TestWaitingCreationsLeaveConnections(t *testing.T) {
+	for _, creating := range []bool{false, true} {
+		t.Run(fmt.Sprintf("being created %v", creating), func(t *testing.T) {
+			dsn := setting(migratedDatabase(t, serverDSN(t)), "pool_max_conns", "4")
+			s, err := open(t.Context(), dsn)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, s.Close()) }()
+			held := durable.CreateOwner{Owner: "held", Mode: durable.EventHistory}
+			if !creating {
+				_, err := s.CreateOwner(t.Context(), held)
+				require.NoError(t, err)
+			}
+			tx, err := callersPool(t, dsn).Begin(t.Context())
+			require.NoError(t, err)
+			defer func() { _ = tx.Rollback(context.Background()) }()
+			_, err = s.Tx(tx).CreateOwner(t.Context(), held)
+			require.NoError(t, err)
+			const creations = 8
+			ended := make(chan struct{}, creations)
+			for range creations {
+				go func() {
+					defer func() { ended <- struct{}{} }()
+					_, err := s.CreateOwner(context.Background(), held)
+					assert.NoError(t, err)
+				}()
+			}
+			for waiting := 0; waiting < 2; { // half of the pool
+				require.NoError(t, tx.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
+					WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting))
+				_, err = tx.Exec(t.Context(), "SELECT pg_stat_clear_snapshot()")
+				require.NoError(t, err)
+			}
+			for i := range 20 {
+				_, err := s.CreateOwner(t.Context(), durable.CreateOwner{Owner: fmt.Sprint("free ", i), Mode: durable.EventHistory})
+				require.NoError(t, err)
+			}
+			assert.Empty(t, ended)
+			require.NoError(t, tx.Rollback(t.Context()))
+			for range creations {
+				<-ended
+			}
+		})
+	}
+}
+
 // A waiting caller's context ends its wait, and leaves nothing behind.
 func TestContextEndsTheWaitForARow(t *testing.T) {
 	s := wired(t, &wire{}, "cache_statement", &postgres.Options{BusyTimeout: patience}, "a")

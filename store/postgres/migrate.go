@@ -35,7 +35,7 @@ func (s *Store) migrate(ctx context.Context) error {
 }
 
 func (s *Store) runSteps(ctx context.Context, conn *pgxpool.Conn, steps []Migration) error {
-	begin := fmt.Sprintf("BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = %d; ", s.lockMilliseconds()) +
+	begin := fmt.Sprintf("BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = %d; ", lockMilliseconds(s.options.BusyTimeout)) +
 		migrationLock(s.options.Schema)
 	if err := script(ctx, conn, begin); err != nil {
 		return err

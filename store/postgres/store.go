@@ -69,7 +69,7 @@ func (s *Store) CreateOwner(ctx context.Context, req durable.CreateOwner) (durab
 		if err := s.mayWrite(ctx); err != nil {
 			return err
 		}
-		return s.apart(ctx, r, &req)
+		return s.create(ctx, r, &req)
 	}, req)
 }
 

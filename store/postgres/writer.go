@@ -20,21 +20,23 @@ import (
 // for a passing reason: a deadlock, a snapshot that is too old, a lost connection.
 const attempts = 5
 
+// briefly is how long a creation waits for another of the same owner before it
+// counts as one that waits.
+const briefly = 10 * time.Millisecond
+
 // errRolledBack says that the server answered COMMIT by ROLLBACK.
 var errRolledBack = &store.UnavailableError{Reason: "not committed", Err: errors.New("postgres: the server answered COMMIT by ROLLBACK")}
 
 func begin() *statement { return &statement{text: "BEGIN ISOLATION LEVEL READ COMMITTED"} }
 
-// lockMilliseconds is the busy timeout as the setting takes it.
-func (s *Store) lockMilliseconds() int64 {
-	return min(max(s.options.BusyTimeout.Milliseconds(), 1), math.MaxInt32)
-}
+// lockMilliseconds is a timeout as the setting takes it.
+func lockMilliseconds(d time.Duration) int64 { return min(max(d.Milliseconds(), 1), math.MaxInt32) }
 
 // lockTimeout bounds the waits of this transaction.
-func (s *Store) lockTimeout() *statement {
+func lockTimeout(d time.Duration) *statement {
 	return &statement{
 		text: "SELECT pg_catalog.set_config('lock_timeout', $1::text, true)",
-		args: []any{strconv.FormatInt(s.lockMilliseconds(), 10)},
+		args: []any{strconv.FormatInt(lockMilliseconds(d), 10)},
 	}
 }
 
@@ -107,21 +109,33 @@ func (s *Store) flush(ctx context.Context, r *group.Request) {
 
 // apart carries out one request in a transaction of its own, in which it waits
 // for the owner's row. Only so many do that at once that connections are left for
-// the others; a creation need not wait but for another of the same owner.
+// the others.
 func (s *Store) apart(ctx context.Context, r *group.Request, create *durable.CreateOwner) error {
-	if create == nil {
-		if err := s.enterApart(ctx); err != nil {
-			return err
-		}
-		defer func() { <-s.waiters }()
+	if err := s.enterApart(ctx); err != nil {
+		return err
 	}
+	defer func() { <-s.waiters }()
+	return s.single(ctx, r, true, create)
+}
+
+// create carries out a creation. Most owners are new, so it waits only if it must.
+func (s *Store) create(ctx context.Context, r *group.Request, create *durable.CreateOwner) error {
+	err := s.single(ctx, r, false, create)
+	if e := answer(err); errors.Is(err, errApart) || e != nil && e.Code == lockNotAvailable {
+		return s.apart(ctx, r, create)
+	}
+	return err
+}
+
+// single carries out one request in a transaction of its own.
+func (s *Store) single(ctx context.Context, r *group.Request, wait bool, create *durable.CreateOwner) error {
 	err := s.repeat(ctx, func(started time.Time) error {
 		conn, err := s.acquire(ctx)
 		if err != nil {
 			return err
 		}
 		defer conn.Release()
-		err = s.transact(ctx, conn, newBatch(s.stmts, r), true, create)
+		err = s.transact(ctx, conn, newBatch(s.stmts, r), wait, create)
 		if isUnknown(err) {
 			return err
 		}
@@ -156,8 +170,12 @@ func (s *Store) enterApart(ctx context.Context) error {
 // requests have their verdicts.
 func (s *Store) transact(ctx context.Context, conn *pgxpool.Conn, b *batch, wait bool, create *durable.CreateOwner) error {
 	statements := []*statement{begin()}
-	if wait {
-		statements = append(statements, s.lockTimeout())
+	switch {
+	case wait:
+		statements = append(statements, lockTimeout(s.options.BusyTimeout))
+	case create != nil:
+		// Another transaction may be creating the owner: no index skips that.
+		statements = append(statements, lockTimeout(briefly))
 	}
 	first, err := b.first(create, wait)
 	if err != nil {
