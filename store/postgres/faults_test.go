@@ -398,6 +398,54 @@ func TestFailureInACallersTransactionLeavesNoHalfRequest(t *testing.T) {
 	assert.Equal(t, 11, n)
 }
 
+// A caller's transaction that had failed before, and that the caller takes back to
+// a savepoint, is as good as new.
+func TestCallersTransactionGoesOnFromItsOwnSavepoint(t *testing.T) {
+	for _, mode := range modes {
+		t.Run(mode, func(t *testing.T) {
+			s := wired(t, &wire{}, mode, nil, "a")
+			tx, err := s.Pool().Begin(t.Context())
+			require.NoError(t, err)
+			bound := s.Tx(tx)
+			_, err = tx.Exec(t.Context(), "SAVEPOINT mine")
+			require.NoError(t, err)
+			_, err = tx.Exec(t.Context(), "SELECT 1/0")
+			require.Error(t, err)
+			_, err = bound.CommitOwner(t.Context(), commitTo("a", 0))
+			var unusable *store.UnusableError
+			require.ErrorAs(t, err, &unusable)
+			_, err = tx.Exec(t.Context(), "ROLLBACK TO SAVEPOINT mine")
+			require.NoError(t, err)
+			_, err = bound.CommitOwner(t.Context(), commitTo("a", 0))
+			require.NoError(t, err)
+			require.NoError(t, tx.Commit(t.Context()))
+			assert.EqualValues(t, 1, mustRecover(t, s, "a").Position)
+		})
+	}
+}
+
+// A request whose context ends breaks a caller's transaction, and the next caller
+// is not told of a context that is not its own.
+func TestEndedContextIsToldToItsCallerOnly(t *testing.T) {
+	s := wired(t, &wire{}, "cache_statement", nil, "a")
+	holder, err := s.Pool().Begin(t.Context())
+	require.NoError(t, err)
+	_, err = s.Tx(holder).AdvanceFence(t.Context(), durable.AdvanceFence{Owner: "a", Fence: 1})
+	require.NoError(t, err)
+	tx, err := s.Pool().Begin(t.Context())
+	require.NoError(t, err)
+	bound := s.Tx(tx)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err = bound.CommitOwner(ctx, commitTo("a", 0))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	_, err = bound.CommitOwner(t.Context(), commitTo("a", 0))
+	require.ErrorIs(t, err, countersign.ErrRetryable)
+	require.NotErrorIs(t, err, context.DeadlineExceeded)
+	_ = tx.Rollback(t.Context())
+	require.NoError(t, holder.Rollback(t.Context()))
+}
+
 // A caller's transaction that reads from an old snapshot is told so, and not given
 // a verdict on what is no longer true.
 func TestOldSnapshotOfACallersTransaction(t *testing.T) {

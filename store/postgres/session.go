@@ -14,6 +14,7 @@ type statement struct {
 	args []any
 	row  func(*row) error // called for each row; nil: the statement returns none
 	tag  string           // the server's answer to one without rows
+	done bool             // it was answered, and not by an error; only of one without rows
 }
 
 // each makes a query of a statement.
@@ -54,7 +55,7 @@ func (s pgxSession) run(ctx context.Context, statements ...*statement) (err erro
 			if err != nil {
 				return err
 			}
-			st.tag = tag.String()
+			st.tag, st.done = tag.String(), true
 			continue
 		}
 		rows, err := results.Query()
@@ -91,6 +92,7 @@ func (s sqlSession) run(ctx context.Context, statements ...*statement) error {
 			if _, err := s.tx.ExecContext(ctx, st.text, st.args...); err != nil {
 				return err
 			}
+			st.done = true
 			continue
 		}
 		if err := s.query(ctx, st); err != nil {

@@ -114,7 +114,13 @@ func (t *Tx) write(ctx context.Context, r *group.Request, create *durable.Create
 	if err != nil {
 		return err
 	}
-	if err := t.s.run(ctx, append([]*statement{{text: "SAVEPOINT countersign_request"}}, first...)...); err != nil {
+	savepoint := &statement{text: "SAVEPOINT countersign_request"}
+	if err := t.s.run(ctx, append([]*statement{savepoint}, first...)...); err != nil {
+		if !savepoint.done && answer(err) != nil {
+			// The caller's transaction had failed before, and nothing was done in
+			// it. The caller may have a savepoint to go back to.
+			return txError(ctx, err, started)
+		}
 		return t.undo(ctx, err, started)
 	}
 	b.decide()
@@ -141,11 +147,17 @@ func (t *Tx) undo(ctx context.Context, err error, started time.Time) error {
 		// One after the other: a transaction that failed takes the first only.
 		if t.s.run(ctx, &statement{text: text}) != nil {
 			t.broken = err
+			if _, ended := errors.AsType[*store.NotTakenError](err); ended {
+				// That context was this request's: the others' may go on.
+				t.broken = &store.UnavailableError{Reason: connectionLost, Err: errEndedWithin}
+			}
 			break
 		}
 	}
 	return err
 }
+
+var errEndedWithin = errors.New("postgres: the context of a request ended while the transaction carried it out")
 
 // txError says what became of a statement in a transaction that goes on.
 func txError(ctx context.Context, err error, started time.Time) error {
