@@ -47,7 +47,8 @@ var _ store.Backend = (*Tx)(nil)
 // Call [Tx.Committed] after the session's CommitTransaction has returned nil, if
 // the results' AckSafe is asked. Errors: a context without a session, or whose
 // session has no transaction under way, and a closed store are refused at the
-// first request.
+// first request; after the transaction has ended every request is refused with
+// [store.ErrTxDone]. The session's next transaction needs a Tx of its own.
 func (s *Store) Tx(ctx context.Context) *Tx {
 	t := &Tx{s: s, settled: &countersign.Settlement{}}
 	if s == nil || s.client == nil || s.isClosed() {
@@ -60,12 +61,17 @@ func (s *Store) Tx(ctx context.Context) *Tx {
 	switch {
 	case t.session == nil:
 		t.broken = &countersign.MalformedError{Field: "context", Reason: "has no session"}
-	case t.session.StartTransaction() == nil:
-		// It could be started, so there was none. Nothing has been sent yet.
+	case !running(t.session):
 		t.broken = &countersign.MalformedError{Field: "session", Reason: "has no transaction under way"}
-		_ = t.session.AbortTransaction(ctx)
 	}
 	return t
+}
+
+// running reports whether the session has a transaction that was started and not
+// ended, whether or not anything was sent in it yet. An ended session, which takes
+// no cluster time, has none, whatever became of its last one.
+func running(session *mongo.Session) bool {
+	return session.TransactionRunning() && session.AdvanceClusterTime(session.ClusterTime()) == nil
 }
 
 // Committed says that the transaction's commit has returned nil: its results are
@@ -174,6 +180,11 @@ func (t *Tx) within(ctx context.Context, f func(context.Context) error) error {
 	case t.broken != nil:
 		return t.broken
 	case t.done:
+		return store.ErrTxDone
+	case !running(t.session):
+		// Whoever started it has ended it. What the driver sends in such a session
+		// is outside any transaction, and would stay.
+		t.done = true
 		return store.ErrTxDone
 	}
 	if err := store.CheckContext(ctx); err != nil {
