@@ -163,6 +163,10 @@ func TestPasswordIsNeverShown(t *testing.T) {
 		"mongodb://user:" + secret + "%zz@host", "mongodb://user:" + secret + "@host/?w=-1", "mongodb://user:" + secret + "@host/a b",
 		"mongodb://user:" + secret + "@host/?replicaSet=x&directConnection=true&connectTimeoutMS=" + secret,
 		"mongodb+srv://user:" + secret + "@host.invalid/?srvMaxHosts=" + secret,
+		// Where a slash or a question mark is not percent-encoded, the end of the
+		// password stands where the database's name does.
+		"mongodb://user:ab/" + secret + "@host/", "mongodb://user:ab/" + secret + "@host/db?w=1", "mongodb://user:a?b/" + secret + "@host/db",
+		"mongodb://ab/" + secret + "$@host/db", "mongodb://host/" + secret + "%20x", "mongodb://host/" + secret + strings.Repeat("x", 70),
 	}
 	for _, uri := range uris {
 		_, err := mongo.Open(t.Context(), uri, nil)

@@ -116,23 +116,26 @@ var (
 // can't be reached; [*store.SchemaVersionError] for a schema that is too new for
 // this library.
 func Open(ctx context.Context, uri string, opts *Options) (*Store, error) {
-	named := Options{}
-	if opts != nil {
-		named = *opts
-	}
-	if named.Database == "" {
-		named.Database = databaseOf(uri)
-	}
-	all, err := named.withDefaults()
+	all, err := opts.withDefaults()
 	if err != nil {
 		return nil, err
+	}
+	o, err := clientOptions(uri)
+	if err != nil {
+		return nil, err
+	}
+	if name := databaseOf(uri); name != "" && (opts == nil || opts.Database == "") {
+		if !validDatabase.MatchString(name) {
+			return nil, errUnreadable // and what stands there is not shown: it may be part of a password
+		}
+		all.Database = name
 	}
 	if err := store.CheckContext(ctx); err != nil {
 		return nil, err
 	}
-	client, err := connect(uri)
+	client, err := mongo.Connect(o)
 	if err != nil {
-		return nil, err
+		return nil, errUnreadable
 	}
 	s := newStore(client, all)
 	s.ownsClient = true
@@ -193,21 +196,21 @@ func onClient(ctx context.Context, client *mongo.Client, opts *Options) (*Store,
 	return s, s.checkServer(ctx)
 }
 
-// connect never shows what the driver says of a connection string: it quotes
+// errUnreadable never shows what the driver says of a connection string: it quotes
 // parts of it.
-func connect(uri string) (*mongo.Client, error) {
+var errUnreadable = &countersign.MalformedError{Field: "connection string", Reason: "can't be read as mongodb://[user:password@]host[:port][,…]/[database][?options], with the user and the password percent-encoded"}
+
+func clientOptions(uri string) (*options.ClientOptions, error) {
 	o := options.Client().ApplyURI(uri).
 		SetWriteConcern(writeconcern.Majority()).
 		SetReadConcern(readconcern.Majority()).
 		SetReadPreference(readpref.Primary()).
 		SetRetryWrites(true).
 		SetRetryReads(true)
-	if o.Validate() == nil {
-		if client, err := mongo.Connect(o); err == nil {
-			return client, nil
-		}
+	if o.Validate() != nil {
+		return nil, errUnreadable
 	}
-	return nil, &countersign.MalformedError{Field: "connection string", Reason: "can't be read as mongodb://[user:password@]host[:port][,…]/[database][?options], with the user and the password percent-encoded"}
+	return o, nil
 }
 
 // databaseOf returns the database that a connection string names, or nothing.
