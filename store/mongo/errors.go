@@ -27,10 +27,32 @@ const (
 	codeOutOfDiskSpace       = 14031
 )
 
-// Labels of the transaction protocol.
+// passingCodes are those of a server that is about to have another primary, is
+// shutting down, or can't reach one that it needs: another attempt finds the new
+// one.
+var passingCodes = []int{
+	6,     // HostUnreachable
+	7,     // HostNotFound
+	89,    // NetworkTimeout
+	91,    // ShutdownInProgress
+	134,   // ReadConcernMajorityNotAvailableYet
+	189,   // PrimarySteppedDown
+	262,   // ExceededTimeLimit
+	9001,  // SocketException
+	10107, // NotWritablePrimary
+	11600, // InterruptedAtShutdown
+	11602, // InterruptedDueToReplStateChange
+	13435, // NotPrimaryNoSecondaryOk
+	13436, // NotPrimaryOrSecondary
+}
+
+// Labels of the transaction protocol, and of errors that pass.
 const (
-	labelTransient     = "TransientTransactionError"
-	labelUnknownCommit = "UnknownTransactionCommitResult"
+	labelTransient      = "TransientTransactionError"
+	labelUnknownCommit  = "UnknownTransactionCommitResult"
+	labelRetryable      = "RetryableError"
+	labelRetryableWrite = "RetryableWriteError"
+	labelOverloaded     = "SystemOverloadedError"
 )
 
 func hasLabel(err error, label string) bool {
@@ -67,6 +89,13 @@ func transient(err error) bool {
 	var raced *racedError
 	return errors.As(err, &raced) || hasLabel(err, labelTransient) ||
 		hasCode(err, codeWriteConflict, codeLockTimeout, codeSnapshotTooOld, codeSnapshotUnavailable, codeNoSuchTransaction)
+}
+
+// passing reports whether the server could not carry out a command for a reason
+// that lies in the server and passes.
+func passing(err error) bool {
+	return mongo.IsNetworkError(err) || hasCode(err, passingCodes...) ||
+		hasLabel(err, labelRetryable) || hasLabel(err, labelRetryableWrite) || hasLabel(err, labelOverloaded)
 }
 
 // racedError says that another transaction created the owner since this one
@@ -107,6 +136,8 @@ func wrap(ctx context.Context, err error, waited time.Duration) error {
 		return &store.UnavailableError{Reason: "the connection was lost", Err: err}
 	case mongo.IsTimeout(err) || hasCode(err, codeMaxTimeMSExpired):
 		return &store.UnavailableError{Reason: "the server did not answer in time", Err: err}
+	case passing(err):
+		return &store.UnavailableError{Reason: "the server is failing over", Err: err}
 	case transient(err):
 		return &store.BusyError{Waited: waited, Err: err}
 	case hasCode(err, codeDuplicateKey):

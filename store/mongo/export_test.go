@@ -1,5 +1,7 @@
 package mongo
 
+import "context"
+
 // CheckServer is what Open makes of a server that says so of itself.
 func CheckServer(setName, message string, wireVersion int32) error {
 	return hello{SetName: setName, Message: message, MaxWireVersion: wireVersion}.check()
@@ -7,3 +9,6 @@ func CheckServer(setName, message string, wireVersion int32) error {
 
 // DatabaseOf is the database that a connection string names.
 var DatabaseOf = databaseOf
+
+// Wrap is what a caller learns of an error of the driver.
+func Wrap(ctx context.Context, err error) error { return wrap(ctx, err, 0) }

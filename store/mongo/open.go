@@ -353,7 +353,8 @@ func (s *Store) read(ctx context.Context, f func(context.Context) error) error {
 	defer s.leave()
 	// The context may carry a session of the caller's, with a transaction that
 	// this read is not part of.
-	return wrap(ctx, f(mongo.NewSessionContext(ctx, nil)), 0)
+	alone := mongo.NewSessionContext(ctx, nil)
+	return s.repeat(ctx, func() error { return f(alone) })
 }
 
 // readTogether implements reader.

@@ -14,10 +14,11 @@ import (
 
 // A reader carries reads out: the store by themselves, a Tx in its transaction.
 type reader interface {
-	// read calls f for queries each of which is of one state.
+	// read calls f for queries each of which is of one state. It may call f again
+	// from the beginning.
 	read(ctx context.Context, f func(context.Context) error) error
 	// readTogether calls f for queries all of which are of one state. It may call
-	// f again from the beginning.
+	// f again too.
 	readTogether(ctx context.Context, f func(context.Context) error) error
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	firstPause   = time.Millisecond      // before the second attempt of a transaction
+	firstPause   = time.Millisecond      // before the second attempt
 	longestPause = 50 * time.Millisecond // and at most before a later one
 
 	commitAttempts = 3           // the driver repeats each of them once
@@ -41,20 +41,24 @@ func writingOptions() *options.TransactionOptionsBuilder {
 	return TransactionOptions().SetReadConcern(&readconcern.ReadConcern{})
 }
 
-// run carries body out in a transaction and commits it. While that fails for a
-// reason that passes, it begins again from the start, with pauses, for as long as
-// the busy timeout: body must set everything anew that it sets. The driver's own
-// loop is not used, since it goes on for two minutes, also with a context that
-// has ended (B37).
+// run carries body out in a transaction and commits it, as often as repeat says:
+// body must set everything anew that it sets. The driver's own loop is not used,
+// since it goes on for two minutes, also with a context that has ended (B37).
 //
 // After an error nothing was written, except after an [*unknownCommit].
 func (s *Store) run(ctx context.Context, opts *options.TransactionOptionsBuilder, body func(context.Context) error) error {
+	return s.repeat(ctx, func() error { return s.once(ctx, opts, body) })
+}
+
+// repeat makes attempts, with pauses, while they fail for a reason that passes,
+// for as long as the busy timeout.
+func (s *Store) repeat(ctx context.Context, attempt func() error) error {
 	started := time.Now()
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		err := s.once(ctx, opts, body)
+		err := attempt()
 		var unknown *unknownCommit
 		waited := time.Since(started)
-		if errors.As(err, &unknown) || !transient(err) {
+		if errors.As(err, &unknown) || !transient(err) && !passing(err) {
 			return wrapUnlessUnknown(ctx, err, waited)
 		}
 		if ctx.Err() == nil && waited >= s.options.BusyTimeout {
