@@ -9,7 +9,9 @@
 // snapshot that a majority has (read concern snapshot), from the primary. Nothing
 // that a connection string or a client says weakens that. A reply that is lost
 // while a transaction commits makes the store repeat the commit, never the work,
-// and if that does not help either, it is a [*durable.UnknownOutcomeError].
+// and if that does not help either, it is a [*durable.UnknownOutcomeError]. The
+// store then goes on repeating that commit by itself, for a minute at most or until
+// [Store.Close], so that the owner does not stay locked: repeat the request.
 //
 // # Concurrency
 //

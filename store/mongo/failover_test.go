@@ -30,9 +30,15 @@ func TestFailoverIsWaitedFor(t *testing.T) {
 		command string
 		request func(context.Context) error
 	}{
-		"load":    {"find", func(ctx context.Context) error { _, err := s.LoadOwner(ctx, durable.LoadOwner{Owner: "a"}); return err }},
-		"pending": {"find", func(ctx context.Context) error { _, err := s.ReadPending(ctx, durable.ReadPending{Owner: "a"}); return err }},
-		"history": {"find", func(ctx context.Context) error { _, err := s.ReadHistory(ctx, durable.ReadHistory{Owner: "a"}); return err }},
+		"load": {"find", func(ctx context.Context) error { _, err := s.LoadOwner(ctx, durable.LoadOwner{Owner: "a"}); return err }},
+		"pending": {"find", func(ctx context.Context) error {
+			_, err := s.ReadPending(ctx, durable.ReadPending{Owner: "a"})
+			return err
+		}},
+		"history": {"find", func(ctx context.Context) error {
+			_, err := s.ReadHistory(ctx, durable.ReadHistory{Owner: "a"})
+			return err
+		}},
 		"parts": {"find", func(ctx context.Context) error {
 			_, err := s.LoadOwner(ctx, durable.LoadOwner{Owner: "a", Parts: &durable.Parts{State: true, Pending: true}})
 			return err

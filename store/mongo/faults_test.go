@@ -111,15 +111,12 @@ func TestLostCommitReply(t *testing.T) {
 					assert.Equal(t, "commit", unknown.Op)
 					assert.False(t, res.AckSafe())
 				}
+				// The server may still hold the transaction, whose commit never came.
+				// The store commits it as soon as it can.
 				left.Store(0)
-				if lost == 1000 && !carriedOut {
-					// The server still holds the transaction, whose commit never
-					// came. It ends it by itself, after a minute.
-					endSessions(t, server(t))
-				}
 				res, err = s.CommitOwner(t.Context(), commitTo("a", 0))
 				require.NoError(t, err)
-				assert.Equal(t, durable.Committed{Through: 1, Duplicate: lost < 1000 || carriedOut}, res)
+				assert.Equal(t, durable.Committed{Through: 1, Duplicate: true}, res)
 				img, err := durable.Recover(t.Context(), s, "a")
 				require.NoError(t, err)
 				assert.Len(t, img.Outbox, 1)
@@ -137,6 +134,36 @@ func endSessions(t *testing.T, uri string) {
 	if err != nil {
 		t.Logf("killAllSessions: %v", err)
 	}
+}
+
+var unanswered = bson.D{
+	{Key: "failCommands", Value: bson.A{"commitTransaction"}}, {Key: "errorCode", Value: 50},
+	{Key: "errorLabels", Value: bson.A{"UnknownTransactionCommitResult"}},
+}
+
+// What a commit of unknown result leaves on the server is settled and given back,
+// so the owner is not locked against the repetition of the request.
+func TestUnknownCommitIsSettledLater(t *testing.T) {
+	s := made(t, &mongo.Options{BusyTimeout: patience}, nil, "a")
+	before := s.Client().NumberSessionsInProgress()
+	fail(t, s, times(8), unanswered)
+	_, err := s.CommitOwner(t.Context(), commitTo("a", 0))
+	require.ErrorIs(t, err, countersign.ErrUnknownOutcome)
+	res, err := s.CommitOwner(t.Context(), commitTo("a", 0))
+	require.NoError(t, err)
+	assert.Equal(t, durable.Committed{Through: 1, Duplicate: true}, res)
+	assert.Eventually(t, func() bool { return s.Client().NumberSessionsInProgress() == before }, patience, time.Millisecond)
+}
+
+// Close does not wait for a server that never says what became of a commit.
+func TestCloseEndsTheSettling(t *testing.T) {
+	s := made(t, &mongo.Options{BusyTimeout: patience}, func(*options.ClientOptions) {}, "a")
+	fail(t, s, "alwaysOn", unanswered)
+	_, err := s.CommitOwner(t.Context(), commitTo("a", 0))
+	require.ErrorIs(t, err, countersign.ErrUnknownOutcome)
+	started := time.Now()
+	require.NoError(t, s.Close())
+	assert.Less(t, time.Since(started), patience/2)
 }
 
 func TestUnknownCommitOfATransaction(t *testing.T) {

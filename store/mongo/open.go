@@ -96,6 +96,8 @@ type Store struct {
 	closed bool
 	calls  int           // under way
 	idle   chan struct{} // closed when the store is closed and the last call has ended
+
+	closing chan struct{} // closed when the store is
 }
 
 var (
@@ -235,6 +237,7 @@ func newStore(client *mongo.Client, o Options) *Store {
 		records: db.Collection(o.Prefix + "owners"),
 		schema:  db.Collection(o.Prefix+"schema", options.Collection().SetReadConcern(readconcern.Majority())),
 		idle:    make(chan struct{}),
+		closing: make(chan struct{}),
 	}
 }
 
@@ -278,8 +281,8 @@ func (s *Store) Database() *mongo.Database { return s.records.Database() }
 // [Store.Tx] joins.
 func (s *Store) Client() *mongo.Client { return s.client }
 
-// Close waits for the calls under way, at most [Options.BusyTimeout], and
-// disconnects the client if the store has made it. What comes later gets
+// Close waits for the calls under way, at most [Options.BusyTimeout], repeats no
+// commit of unknown result any more, and disconnects the client if the store has made it. What comes later gets
 // [store.ErrClosed]. Closing again does nothing and returns nil.
 func (s *Store) Close() error {
 	if s == nil || s.client == nil {
@@ -291,6 +294,7 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.closed = true
+	close(s.closing)
 	if s.calls == 0 {
 		close(s.idle)
 	}

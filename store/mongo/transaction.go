@@ -19,8 +19,13 @@ const (
 	firstPause   = time.Millisecond      // before the second attempt
 	longestPause = 50 * time.Millisecond // and at most before a later one
 
-	commitAttempts = 3           // the driver repeats each of them once
-	lastPatience   = time.Second // for what is done after the caller's context has ended
+	commitAttempts = 3                     // the driver repeats each of them once
+	commitPause    = 20 * time.Millisecond // between them
+	lastPatience   = time.Second           // for what is done after the caller's context has ended
+
+	settlingTime  = time.Minute      // for a commit of unknown result: by then the server has ended the transaction
+	settlingPause = 2 * time.Second  // at most, between its repetitions
+	settlingReply = 10 * time.Second // for the reply to one of them
 )
 
 // TransactionOptions are those that a transaction of the caller's needs which
@@ -54,7 +59,7 @@ func (s *Store) run(ctx context.Context, opts *options.TransactionOptionsBuilder
 // for as long as the busy timeout.
 func (s *Store) repeat(ctx context.Context, attempt func() error) error {
 	started := time.Now()
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+	for wait := firstPause; ; wait = min(2*wait, longestPause) {
 		err := attempt()
 		var unknown *unknownCommit
 		waited := time.Since(started)
@@ -64,11 +69,7 @@ func (s *Store) repeat(ctx context.Context, attempt func() error) error {
 		if ctx.Err() == nil && waited >= s.options.BusyTimeout {
 			return wrap(ctx, err, waited)
 		}
-		timer := time.NewTimer(pause/2 + rand.N(pause)) //nolint:gosec // jitter
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause(ctx, wait) {
 			return &store.NotTakenError{Err: countersign.ContextError(ctx)}
 		}
 	}
@@ -106,7 +107,7 @@ func (s *Store) once(ctx context.Context, opts *options.TransactionOptionsBuilde
 		return err // ended before the commit: nothing is written
 	}
 	committing = true
-	return commit(ctx, session)
+	return s.commit(ctx, session)
 }
 
 // abort rolls back and gives the session back, also when the caller's context
@@ -144,13 +145,16 @@ func patient(ctx context.Context) (context.Context, context.CancelFunc) {
 // That the server knows of no such transaction is taken for an unknown result too,
 // whatever its labels say: the driver repeats a commit by itself and does not tell,
 // and not every server remembers across a restart what it has committed.
-func commit(ctx context.Context, session *mongo.Session) error {
+func (s *Store) commit(ctx context.Context, session *mongo.Session) error {
 	late, cancel := patient(ctx)
 	defer cancel()
 	var err error
-	for range commitAttempts {
+	for n := range commitAttempts {
+		if n > 0 {
+			pause(late, time.Duration(n)*commitPause)
+		}
 		err = session.CommitTransaction(late)
-		if err == nil || hasLabel(err, labelTransient) && !hasLabel(err, labelUnknownCommit) && !hasCode(err, codeNoSuchTransaction) {
+		if err == nil || rolledBack(err) && !hasCode(err, codeNoSuchTransaction) {
 			session.EndSession(late)
 			return err
 		}
@@ -158,10 +162,63 @@ func commit(ctx context.Context, session *mongo.Session) error {
 			break
 		}
 	}
+	s.settleLater(session)
 	if ctx.Err() != nil {
 		err = errors.Join(countersign.ContextError(ctx), err)
 	}
-	// The session is not ended: that would abort the transaction while its commit
-	// may be under way on another router. The server forgets it by itself.
 	return &unknownCommit{err: err}
+}
+
+// rolledBack reports whether a commit was surely not carried out.
+func rolledBack(err error) bool {
+	return hasLabel(err, labelTransient) && !hasLabel(err, labelUnknownCommit)
+}
+
+// settleLater repeats a commit of unknown result until the server says what became
+// of it, or the store is closed. A transaction that is still open there would keep
+// its owners locked, also against the repetition of the request, for a minute.
+func (s *Store) settleLater(session *mongo.Session) {
+	s.mu.Lock()
+	s.calls++ // Close waits for it. The call that it comes from is not over.
+	s.mu.Unlock()
+	go func() {
+		defer s.leave()
+		ctx, cancel := context.WithTimeout(context.Background(), settlingTime)
+		defer cancel()
+		go func() {
+			select {
+			case <-s.closing:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+		for wait := commitPause; pause(ctx, wait); wait = min(2*wait, settlingPause) {
+			if settled(ctx, session) {
+				session.EndSession(ctx)
+				return
+			}
+		}
+		// The session is not ended: that would abort the transaction while its commit
+		// may be under way on another router. The server forgets it by itself.
+	}()
+}
+
+// settled repeats a commit once, and reports whether nothing is open any more.
+func settled(ctx context.Context, session *mongo.Session) bool {
+	ctx, cancel := context.WithTimeout(ctx, settlingReply)
+	defer cancel()
+	err := session.CommitTransaction(ctx)
+	return err == nil || rolledBack(err) || hasCode(err, codeNoSuchTransaction) || errors.Is(err, mongo.ErrClientDisconnected)
+}
+
+// pause waits, and reports whether the context goes on.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d/2 + rand.N(d)) //nolint:gosec // jitter
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
