@@ -100,7 +100,7 @@ func (s *Store) tryAssumed(ctx context.Context, conn *pgxpool.Conn, requests []*
 	case err == nil && done:
 		s.heads.keep(b)
 		return true, nil
-	case err == nil || answer(err) != nil && surelyNotCommitted(err):
+	case err == nil || answer(err) != nil && !idledOut(err) && surelyNotCommitted(err):
 		// A row has moved or is held, or a record is there already.
 		s.heads.forget(b)
 		return false, nil

@@ -23,6 +23,8 @@ const (
 	outOfDisk            = "53100"
 	outOfMemory          = "53200"
 	queryCanceled        = "57014"
+	idleInTransaction    = "25P03"
+	idleSession          = "57P05"
 )
 
 // rules says which rule of the schema a constraint stands for.
@@ -64,7 +66,7 @@ const connectionLost = "the connection was lost"
 // lostConnection wraps an error before anything was committed, if it is the
 // connection's.
 func lostConnection(err error) error {
-	if answer(err) != nil || verdict(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if !idledOut(err) && answer(err) != nil || verdict(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	return &store.UnavailableError{Reason: connectionLost, Err: err}
@@ -77,11 +79,19 @@ func lost(err error) bool {
 	return ok && e.Reason == connectionLost
 }
 
+// idledOut reports whether the server had ended the session before it looked at
+// what was sent: these timeouts run only while it waits for a statement, and end
+// when it begins one.
+func idledOut(err error) bool {
+	e := answer(err)
+	return e != nil && (e.Code == idleInTransaction || e.Code == idleSession)
+}
+
 // surelyNotCommitted reports whether a transaction whose COMMIT was sent, and
 // which failed with err, left nothing behind: the server itself says that a
 // statement failed, and stays there.
 func surelyNotCommitted(err error) bool {
-	if pgconn.SafeToRetry(err) {
+	if pgconn.SafeToRetry(err) || idledOut(err) {
 		return true
 	}
 	e := answer(err)
@@ -116,6 +126,8 @@ func wrapAnswer(e *pgconn.PgError, err error, waited time.Duration) error {
 	switch e.Code {
 	case lockNotAvailable, serializationFailure, deadlockDetected:
 		return &store.BusyError{Waited: waited, Err: err}
+	case idleInTransaction:
+		return &store.UnavailableError{Reason: connectionLost, Err: err}
 	case readOnlyTransaction:
 		return &store.ReadOnlyError{Err: err}
 	case outOfDisk:

@@ -214,6 +214,36 @@ func TestTerminatedBackends(t *testing.T) {
 	assert.EqualValues(t, 5, mustRecover(t, s, "a").Position)
 }
 
+// A connection that the server has ended since nobody used it is no more than a
+// retry inside.
+func TestSessionThatTheServerEndedForIdleness(t *testing.T) {
+	dsn := setting(setting(migratedDatabase(t, serverDSN(t)), "idle_session_timeout", "100ms"), "idle_in_transaction_session_timeout", "100ms")
+	s, err := open(t.Context(), dsn)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	_, err = s.CreateOwner(t.Context(), durable.CreateOwner{Owner: "a", Mode: durable.EventHistory})
+	require.NoError(t, err)
+	ended := func() { // waits until the server has none of the store's sessions
+		for n := 1; n > 0; {
+			require.NoError(t, adminQuery(serverDSN(t), &n, "SELECT count(*) FROM pg_stat_activity WHERE datname = $1", s.Pool().Config().ConnConfig.Database))
+		}
+	}
+	for at := range uint64(3) {
+		ended()
+		_, err = s.CommitOwner(t.Context(), commitTo("a", at))
+		require.NoError(t, err)
+	}
+	ended()
+	assert.EqualValues(t, 3, mustRecover(t, s, "a").Position)
+	err = s.Atomically(t.Context(), func(ctx context.Context, tx store.Backend) error {
+		_, err := tx.CommitOwner(ctx, commitTo("a", 3))
+		ended()
+		return err
+	})
+	require.ErrorIs(t, err, countersign.ErrRetryable, "nothing is written")
+	assert.EqualValues(t, 3, mustRecover(t, s, "a").Position)
+}
+
 // One owner's row that another process holds does not keep the others waiting,
 // and its own requests give up after the busy timeout.
 func TestHeldRowKeepsOnlyThoseWaitingWhoNeedIt(t *testing.T) {

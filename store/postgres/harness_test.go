@@ -54,6 +54,18 @@ func adminExec(server string, statements ...string) error {
 	return nil
 }
 
+// adminQuery reads one value on the server's own database.
+func adminQuery(server string, to any, query string, args ...any) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, server)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	return conn.QueryRow(ctx, query, args...).Scan(to)
+}
+
 // databases are migrated once and then used by one test after another: on a
 // small machine a server makes and drops eight in a second.
 var databases = struct {
