@@ -1,4 +1,13 @@
 package postgres
 
+import "time"
+
 // Waiting returns how many requests wait for the next group.
 func (s *Store) Waiting() int { return s.queue.Waiting() }
+
+// AnswerIn makes servers answer in a shorter time, until restore is called.
+func AnswerIn(d time.Duration) (restore func()) {
+	before := answerTimeout
+	answerTimeout = d
+	return func() { answerTimeout = before }
+}

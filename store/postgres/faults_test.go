@@ -244,6 +244,50 @@ func TestSessionThatTheServerEndedForIdleness(t *testing.T) {
 	assert.EqualValues(t, 3, mustRecover(t, s, "a").Position)
 }
 
+// A server that never answers keeps no caller for ever, whatever its context.
+func TestServerThatNeverAnswers(t *testing.T) {
+	w := &wire{}
+	s := wired(t, w, "cache_statement", &postgres.Options{BusyTimeout: 50 * time.Millisecond}, "a")
+	defer postgres.AnswerIn(100 * time.Millisecond)()
+	ctx := context.Background()
+	silent := func() { w.deaf.Store(true) }
+	for name, call := range map[string]func() error{
+		"create": func() error {
+			silent()
+			_, err := s.CreateOwner(ctx, durable.CreateOwner{Owner: "b", Mode: durable.EventHistory})
+			return err
+		},
+		"read": func() error {
+			silent()
+			_, err := s.LoadOwner(ctx, durable.LoadOwner{Owner: "a"})
+			return err
+		},
+		"body": func() error {
+			silent()
+			return s.Atomically(ctx, func(context.Context, store.Backend) error { return nil })
+		},
+		"in a body": func() error {
+			return s.Atomically(ctx, func(ctx context.Context, tx store.Backend) error {
+				silent()
+				_, err := tx.CommitOwner(ctx, commitTo("a", 0))
+				return err
+			})
+		},
+		"read in a body": func() error {
+			return s.Atomically(ctx, func(ctx context.Context, tx store.Backend) error {
+				silent()
+				_, err := tx.LoadOwner(ctx, durable.LoadOwner{Owner: "a"})
+				return err
+			})
+		},
+	} {
+		require.ErrorIs(t, call(), countersign.ErrRetryable, name)
+		w.deaf.Store(false)
+		s.Pool().Reset()
+		assert.Zero(t, mustRecover(t, s, "a").Position)
+	}
+}
+
 // One owner's row that another process holds does not keep the others waiting,
 // and its own requests give up after the busy timeout.
 func TestHeldRowKeepsOnlyThoseWaitingWhoNeedIt(t *testing.T) {

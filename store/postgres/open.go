@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -21,8 +22,9 @@ import (
 const DefaultBusyTimeout = 5 * time.Second
 
 // answerTimeout is how long the server may take to carry out what a transaction
-// writes. Then the connection is given up, and the outcome is unknown.
-const answerTimeout = 30 * time.Second
+// writes. Then the connection is given up, and the outcome is unknown. A variable
+// for the tests.
+var answerTimeout = 30 * time.Second
 
 // Options of a store. Nil and the zero Options are the defaults.
 type Options struct {
@@ -184,6 +186,13 @@ func (s *Store) ready(ctx context.Context) error {
 		return store.ErrClosed
 	}
 	return store.CheckContext(ctx)
+}
+
+// bounded returns a context that ends when the server has had the time to answer
+// that it may take, after a wait for a row. Without it a caller whose context has
+// no end would wait for ever for a server that is gone without a word.
+func (s *Store) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, answerTimeout+min(s.options.BusyTimeout, math.MaxInt64-answerTimeout))
 }
 
 // checkEncoding refuses a connection on which the server takes the bytes of an id

@@ -69,6 +69,18 @@ func (s pgxSession) run(ctx context.Context, statements ...*statement) (err erro
 	return nil
 }
 
+// boundSession gives each run only so much time.
+type boundSession struct {
+	session
+	store *Store
+}
+
+func (s boundSession) run(ctx context.Context, statements ...*statement) error {
+	ctx, cancel := s.store.bounded(ctx)
+	defer cancel()
+	return s.session.run(ctx, statements...)
+}
+
 func scan(rows pgx.Rows, each func(*row) error) error {
 	defer rows.Close()
 	for rows.Next() {

@@ -49,7 +49,9 @@ func (s *Store) read(ctx context.Context, q *statement) error {
 			return err
 		}
 		defer conn.Release()
-		return s.readError(ctx, pgxSession{conn}.run(ctx, q), started)
+		run, cancel := s.bounded(ctx)
+		defer cancel()
+		return s.readError(ctx, pgxSession{conn}.run(run, q), started)
 	})
 }
 

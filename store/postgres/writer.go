@@ -135,7 +135,9 @@ func (s *Store) single(ctx context.Context, r *group.Request, wait bool, create 
 			return err
 		}
 		defer conn.Release()
-		err = s.transact(ctx, conn, newBatch(s.stmts, r), wait, create)
+		run, cancel := s.bounded(ctx)
+		defer cancel()
+		err = s.transact(run, conn, newBatch(s.stmts, r), wait, create)
 		if isUnknown(err) {
 			return err
 		}
