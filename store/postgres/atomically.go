@@ -23,9 +23,10 @@ const bodyAttempts = 10
 // one of them runs again, after the owners that it wrote to were locked in the
 // order of their ids. After ten runs it is a [*store.BusyError].
 func (s *Store) Atomically(ctx context.Context, body func(ctx context.Context, tx store.Backend) error) error {
-	if err := s.mayWrite(ctx); err != nil {
+	if err := s.enterWriting(ctx); err != nil {
 		return err
 	}
+	defer s.leave()
 	owners := map[string]bool{} // that a run wrote to
 	for n := 1; ; n++ {
 		repeat, err := s.attempt(ctx, owners, body)

@@ -361,6 +361,46 @@ func TestWaitingCreationsLeaveConnections(t *testing.T) {
 	}
 }
 
+// Close waits for the calls under way, also on a caller's pool, but not for ever.
+func TestCloseWaitsForTheCallsUnderWay(t *testing.T) {
+	for _, ends := range []bool{true, false} {
+		t.Run(fmt.Sprintf("the call ends %v", ends), func(t *testing.T) {
+			busy := patience
+			if !ends {
+				busy = 100 * time.Millisecond
+			}
+			s := wired(t, &wire{}, "cache_statement", &postgres.Options{BusyTimeout: busy})
+			inside, end, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+			go func() {
+				ended <- s.Atomically(context.Background(), func(context.Context, store.Backend) error {
+					close(inside)
+					<-end
+					return nil
+				})
+			}()
+			<-inside
+			closed := make(chan error, 1)
+			go func() { closed <- s.Close() }()
+			if ends {
+				for { // until it is closed
+					if _, err := s.LoadOwner(t.Context(), durable.LoadOwner{Owner: "a"}); errors.Is(err, store.ErrClosed) {
+						break
+					}
+				}
+				assert.Empty(t, closed)
+				close(end)
+				require.NoError(t, <-closed)
+				require.NoError(t, <-ended)
+				return
+			}
+			var busyError *store.BusyError
+			require.ErrorAs(t, <-closed, &busyError)
+			close(end)
+			<-ended
+		})
+	}
+}
+
 // A waiting caller's context ends its wait, and leaves nothing behind.
 func TestContextEndsTheWaitForARow(t *testing.T) {
 	s := wired(t, &wire{}, "cache_statement", &postgres.Options{BusyTimeout: patience}, "a")

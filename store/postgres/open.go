@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -66,6 +67,10 @@ type Store struct {
 	heads    *heads
 	waiters  chan struct{} // requests that wait for a row that another transaction holds
 	closed   atomic.Bool
+
+	mu    sync.Mutex
+	calls int           // under way
+	idle  chan struct{} // closed when the store is, and no call is under way
 }
 
 var (
@@ -155,6 +160,7 @@ func newStore(pool *pgxpool.Pool, options Options) *Store {
 		stmts:   &statements{schema: options.Schema},
 		heads:   &heads{},
 		queue:   queue,
+		idle:    make(chan struct{}),
 		waiters: make(chan struct{}, max(1, pool.Config().MaxConns/2)),
 	}
 }
@@ -163,16 +169,34 @@ func newStore(pool *pgxpool.Pool, options Options) *Store {
 // [Store.Tx] joins. Do not close it while the store is open.
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 
-// Close waits until the calls under way are done, and closes the pool if it is
-// the store's own. What comes later gets [store.ErrClosed]. Closing again does
+// Close waits for the calls under way, at most [Options.BusyTimeout], which is a
+// [*store.BusyError] then, and closes the pool if it is the store's own. What comes later gets [store.ErrClosed]. Closing again does
 // nothing and returns nil. Do not call it in the body of a transaction.
 func (s *Store) Close() error {
-	if s == nil || s.queue == nil || !s.closed.CompareAndSwap(false, true) {
+	if s == nil || s.queue == nil {
 		return nil
 	}
-	err := s.queue.Enter(context.Background(), s.options.BusyTimeout)
-	if err == nil {
-		s.queue.Leave()
+	s.mu.Lock()
+	if s.closed.Swap(true) {
+		s.mu.Unlock()
+		return nil
+	}
+	if s.calls == 0 {
+		close(s.idle)
+	}
+	s.mu.Unlock()
+	started := time.Now()
+	timer := time.NewTimer(s.options.BusyTimeout)
+	defer timer.Stop()
+	var err error
+	select {
+	case <-s.idle:
+		// A group may still be written whose callers' contexts have ended.
+		if err = s.queue.Enter(context.Background(), s.options.BusyTimeout-time.Since(started)); err == nil {
+			s.queue.Leave()
+		}
+	case <-timer.C:
+		err = &store.BusyError{Waited: s.options.BusyTimeout}
 	}
 	if s.ownsPool {
 		s.pool.Close()
@@ -180,12 +204,30 @@ func (s *Store) Close() error {
 	return err
 }
 
-// ready is what every call asks first, after its request's own check.
-func (s *Store) ready(ctx context.Context) error {
-	if s == nil || s.queue == nil || s.closed.Load() {
+// enter is what every call asks first, after its request's own check. After nil
+// it calls leave at its end.
+func (s *Store) enter(ctx context.Context) error {
+	if s == nil || s.queue == nil {
 		return store.ErrClosed
 	}
-	return store.CheckContext(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed.Load() {
+		return store.ErrClosed
+	}
+	if err := store.CheckContext(ctx); err != nil {
+		return err
+	}
+	s.calls++
+	return nil
+}
+
+func (s *Store) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.calls--; s.calls == 0 && s.closed.Load() {
+		close(s.idle)
+	}
 }
 
 // bounded returns a context that ends when the server has had the time to answer

@@ -14,12 +14,13 @@ import (
 // inBody marks the context of a transaction's body on a store.
 type inBody struct{ store *Store }
 
-// mayWrite is what every writing call asks first.
-func (s *Store) mayWrite(ctx context.Context) error {
-	if err := s.ready(ctx); err != nil {
+// enterWriting is enter for calls that write.
+func (s *Store) enterWriting(ctx context.Context) error {
+	if err := s.enter(ctx); err != nil {
 		return err
 	}
 	if ctx.Value(inBody{s}) != nil {
+		s.leave()
 		return store.ErrNestedTransaction
 	}
 	return nil
@@ -27,9 +28,10 @@ func (s *Store) mayWrite(ctx context.Context) error {
 
 // write queues the request for the next group and waits for its verdict.
 func (s *Store) write(ctx context.Context, r *group.Request) error {
-	if err := s.mayWrite(ctx); err != nil {
+	if err := s.enterWriting(ctx); err != nil {
 		return err
 	}
+	defer s.leave()
 	err := s.queue.Do(ctx, r, s.options.BusyTimeout, s.flush)
 	if errors.Is(err, errApart) {
 		return s.apart(ctx, r, nil)
@@ -40,9 +42,10 @@ func (s *Store) write(ctx context.Context, r *group.Request) error {
 // read runs a query on any connection. A connection that was lost while nobody
 // used it shows only now, so the query is sent again on others.
 func (s *Store) read(ctx context.Context, q *statement) error {
-	if err := s.ready(ctx); err != nil {
+	if err := s.enter(ctx); err != nil {
 		return err
 	}
+	defer s.leave()
 	return s.repeat(ctx, func(started time.Time) error {
 		conn, err := s.acquire(ctx)
 		if err != nil {
@@ -68,9 +71,10 @@ func (s *Store) CreateOwner(ctx context.Context, req durable.CreateOwner) (durab
 	// Not in a group: it may have to wait for another process that creates the
 	// same owner, and the group would wait with it.
 	return group.CreateOwner(ctx, func(ctx context.Context, r *group.Request) error {
-		if err := s.mayWrite(ctx); err != nil {
+		if err := s.enterWriting(ctx); err != nil {
 			return err
 		}
+		defer s.leave()
 		return s.create(ctx, r, &req)
 	}, req)
 }
