@@ -10,6 +10,7 @@ import (
 	"github.com/countersign/countersign/store"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/puddle/v2"
 )
 
 // SQLSTATEs that are looked at by themselves; the others by their class.
@@ -66,10 +67,17 @@ const connectionLost = "the connection was lost"
 // lostConnection wraps an error before anything was committed, if it is the
 // connection's.
 func lostConnection(err error) error {
-	if !idledOut(err) && answer(err) != nil || verdict(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if !idledOut(err) && answer(err) != nil || unreadable(err) || verdict(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	return &store.UnavailableError{Reason: connectionLost, Err: err}
+}
+
+// unreadable reports whether the answer came, and the driver could not read it. It
+// would be the same on any connection.
+func unreadable(err error) bool {
+	_, ok := errors.AsType[pgx.ScanArgError](err)
+	return ok
 }
 
 // lost reports whether the error says that the connection was lost before anything
@@ -116,6 +124,10 @@ func wrap(err error, waited time.Duration) error {
 		return &store.UnavailableError{Reason: "the server does not answer", Err: err}
 	case errors.Is(err, sql.ErrTxDone), errors.Is(err, pgx.ErrTxClosed):
 		return store.ErrTxDone
+	case unreadable(err):
+		return &store.UnusableError{Reason: "the server's answer can't be read; bytea_output must be hex", Err: err}
+	case errors.Is(err, puddle.ErrClosedPool):
+		return store.ErrClosed
 	case errors.As(err, new(*pgconn.ConnectError)):
 		return &store.UnavailableError{Reason: "can't connect", Err: err}
 	}

@@ -396,7 +396,7 @@ func TestCloseWaitsForTheCallsUnderWay(t *testing.T) {
 			var busyError *store.BusyError
 			require.ErrorAs(t, <-closed, &busyError)
 			close(end)
-			<-ended
+			require.NoError(t, <-ended)
 		})
 	}
 }

@@ -105,7 +105,15 @@ func Open(ctx context.Context, dsn string, opts *Options) (*Store, error) {
 	if misread(dsn, config.ConnConfig) {
 		return nil, &countersign.MalformedError{Field: "connection string", Reason: "is no URL as it stands: @ and / in a user name, password or database must be percent-encoded"}
 	}
+	if err := checkMode(config.ConnConfig); err != nil {
+		return nil, err
+	}
 	config.ConnConfig.RuntimeParams["client_encoding"] = "UTF8"
+	if _, set := config.ConnConfig.RuntimeParams["bytea_output"]; set {
+		// The driver reads no other form. Not set otherwise: poolers refuse what
+		// they don't know.
+		config.ConnConfig.RuntimeParams["bytea_output"] = "hex"
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, wrap(err, 0)
@@ -116,6 +124,16 @@ func Open(ctx context.Context, dsn string, opts *Options) (*Store, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+// checkMode refuses a mode that the driver would refuse at each statement.
+func checkMode(config *pgx.ConnConfig) error {
+	mode := config.DefaultQueryExecMode
+	if mode == pgx.QueryExecModeCacheStatement && config.StatementCacheCapacity <= 0 ||
+		mode == pgx.QueryExecModeCacheDescribe && config.DescriptionCacheCapacity <= 0 {
+		return &countersign.MalformedError{Field: "default_query_exec_mode", Reason: "is " + mode.String() + ", and its cache has no capacity"}
+	}
+	return nil
 }
 
 // misread reports whether a URL was cut at a character of its password, so that
@@ -140,6 +158,9 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Store, error)
 	}
 	if pool == nil {
 		return nil, &countersign.MalformedError{Field: "connection pool", Reason: "is nil"}
+	}
+	if err := checkMode(pool.Config().ConnConfig); err != nil {
+		return nil, err
 	}
 	if err := store.CheckContext(ctx); err != nil {
 		return nil, err

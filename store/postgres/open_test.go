@@ -239,6 +239,41 @@ func TestLongBusyTimeout(t *testing.T) {
 	}
 }
 
+// What no repetition changes is not told as a connection that was lost.
+func TestPermanentErrorsAreRefusals(t *testing.T) {
+	dsn := migratedDatabase(t, serverDSN(t))
+	for mode, cache := range map[string]string{"cache_statement": "statement_cache_capacity", "cache_describe": "description_cache_capacity"} {
+		without := inMode(setting(dsn, cache, "0"), mode)
+		_, err := postgres.Open(t.Context(), without, nil)
+		require.ErrorIs(t, err, countersign.ErrMalformed)
+		_, err = postgres.New(t.Context(), callersPool(t, without), nil)
+		require.ErrorIs(t, err, countersign.ErrMalformed)
+	}
+
+	escape := inMode(setting(dsn, "bytea_output", "escape"), "simple_protocol")
+	own, err := open(t.Context(), escape)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, own.Close()) }()
+	_, err = own.CreateOwner(t.Context(), durable.CreateOwner{Owner: "a", Mode: durable.EventHistory})
+	require.NoError(t, err)
+	_, err = own.CommitOwner(t.Context(), commitTo("a", 0))
+	require.NoError(t, err)
+	assert.Equal(t, "event", string(mustRecover(t, own, "a").History[0].Payload.Bytes))
+
+	pool := callersPool(t, escape)
+	callers, err := postgres.New(t.Context(), pool, nil)
+	require.NoError(t, err)
+	var unusable *store.UnusableError
+	_, err = callers.LoadOwner(t.Context(), durable.LoadOwner{Owner: "a"})
+	require.ErrorAs(t, err, &unusable)
+	assert.Contains(t, err.Error(), "bytea_output")
+	_, err = callers.CommitOwner(t.Context(), commitTo("a", 1))
+	require.ErrorAs(t, err, &unusable)
+	pool.Close()
+	_, err = callers.LoadOwner(t.Context(), durable.LoadOwner{Owner: "a"})
+	require.ErrorIs(t, err, store.ErrClosed)
+}
+
 // Close leaves the caller's pool open, and the pool's connections as they were.
 func TestNewLeavesTheCallersPoolAlone(t *testing.T) {
 	pool := callersPool(t, migratedDatabase(t, serverDSN(t)))
