@@ -98,6 +98,18 @@ func passing(err error) bool {
 		hasLabel(err, labelRetryable) || hasLabel(err, labelRetryableWrite) || hasLabel(err, labelOverloaded)
 }
 
+// repeatable reports whether what failed with err, before a commit, is worth
+// another attempt. An error that a body returns is so only if it is the driver's
+// own, of a command in the session: in any other, such as one of another store,
+// what lies underneath says nothing of this transaction.
+func repeatable(err error) bool {
+	var own *bodyError
+	if errors.As(err, &own) {
+		return !isOurs(own.err) && hasLabel(own.err, labelTransient)
+	}
+	return transient(err) || passing(err)
+}
+
 // racedError says that another transaction created the owner since this one
 // began: the next attempt sees it.
 type racedError struct{ err error }

@@ -12,3 +12,6 @@ var DatabaseOf = databaseOf
 
 // Wrap is what a caller learns of an error of the driver.
 func Wrap(ctx context.Context, err error) error { return wrap(ctx, err, 0) }
+
+// Patient is the context of a command in a transaction.
+var Patient = patient

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/countersign/countersign"
@@ -22,6 +23,7 @@ const (
 	commitAttempts = 3                     // the driver repeats each of them once
 	commitPause    = 20 * time.Millisecond // between them
 	lastPatience   = time.Second           // for what is done after the caller's context has ended
+	answerTimeout  = 30 * time.Second      // for the reply to what a transaction sends
 
 	settlingTime  = time.Minute      // for a commit of unknown result: by then the server has ended the transaction
 	settlingPause = 2 * time.Second  // at most, between its repetitions
@@ -63,7 +65,7 @@ func (s *Store) repeat(ctx context.Context, attempt func() error) error {
 		err := attempt()
 		var unknown *unknownCommit
 		waited := time.Since(started)
-		if errors.As(err, &unknown) || !transient(err) && !passing(err) {
+		if errors.As(err, &unknown) || !repeatable(err) {
 			return wrapUnlessUnknown(ctx, err, waited)
 		}
 		if ctx.Err() == nil && waited >= s.options.BusyTimeout {
@@ -106,8 +108,19 @@ func (s *Store) once(ctx context.Context, opts *options.TransactionOptionsBuilde
 	if err := store.CheckContext(ctx); err != nil {
 		return err // ended before the commit: nothing is written
 	}
+	if !session.TransactionRunning() && abortedByBody(ctx, session) {
+		return store.ErrTxDone
+	}
 	committing = true
 	return s.commit(ctx, session)
+}
+
+// abortedByBody reports whether the transaction was surely aborted: then the driver
+// sends no commit, and says so with the words of the protocol. Anything else leaves
+// the outcome to commit.
+func abortedByBody(ctx context.Context, session *mongo.Session) bool {
+	err := session.CommitTransaction(ctx)
+	return err != nil && strings.Contains(strings.ToLower(err.Error()), "cannot call committransaction after calling aborttransaction")
 }
 
 // abort rolls back and gives the session back, also when the caller's context
@@ -119,11 +132,14 @@ func abort(ctx context.Context, session *mongo.Session) {
 }
 
 // patient returns a context for a command of a transaction: it ends a second after
-// ctx. A command that is cut off while it is under way may reach the server after
-// the abort that follows it, begin the transaction anew there, and leave the owner
-// locked. So the reply is waited for, unless the server hangs.
+// ctx, and after answerTimeout at the latest. A command that is cut off while it is
+// under way may reach the server after the abort that follows it, begin the
+// transaction anew there, and leave the owner locked. So the reply is waited for,
+// unless the server hangs. It has no deadline: with one, the driver repeats what
+// fails until then.
 func patient(ctx context.Context) (context.Context, context.CancelFunc) {
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	hangs := time.AfterFunc(answerTimeout, cancel)
 	stop := context.AfterFunc(ctx, func() {
 		timer := time.NewTimer(lastPatience)
 		defer timer.Stop()
@@ -134,6 +150,7 @@ func patient(ctx context.Context) (context.Context, context.CancelFunc) {
 		}
 	})
 	return late, func() {
+		hangs.Stop()
 		stop()
 		cancel()
 	}

@@ -110,11 +110,12 @@ func (s *Store) Atomically(ctx context.Context, body func(ctx context.Context, t
 		t := &Tx{s: s, session: mongo.SessionFromContext(ctx), settled: &countersign.Settlement{}}
 		settled = t.settled
 		defer t.end()
-		if err := body(context.WithValue(ctx, inBody{s}, true), t); err != nil {
-			return &bodyError{err}
-		}
+		err := body(context.WithValue(ctx, inBody{s}, true), t)
 		t.end()
-		return t.cause // whatever the body made of it
+		if err == nil || t.cause != nil && repeatable(t.cause) {
+			return t.cause // whatever the body made of it
+		}
+		return &bodyError{err}
 	})
 	var own *bodyError
 	var unknown *unknownCommit

@@ -3,6 +3,7 @@ package mongo_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/countersign/countersign"
@@ -119,5 +120,83 @@ func TestTxNeedsATransactionUnderWay(t *testing.T) {
 		session.EndSession(ctx)
 		_, err := s.Tx(ctx).CommitOwner(ctx, commitTo("a", 0))
 		require.ErrorIs(t, err, countersign.ErrMalformed)
+	})
+}
+
+// A body that aborts and returns nil has not committed anything, and nobody need
+// wonder.
+func TestBodyThatAborts(t *testing.T) {
+	s := made(t, nil, nil, "a")
+	for _, used := range []bool{true, false} {
+		err := s.Atomically(t.Context(), func(ctx context.Context, tx store.Backend) error {
+			if used {
+				_, err := tx.CommitOwner(ctx, commitTo("a", 0))
+				require.NoError(t, err)
+			}
+			return driver.SessionFromContext(ctx).AbortTransaction(ctx)
+		})
+		require.ErrorIs(t, err, store.ErrTxDone)
+		untouched(t, s)
+	}
+}
+
+// What a body returns does not make it run again, whatever lies underneath, unless
+// it is the driver's error of a command in the session.
+func TestBodysOwnErrors(t *testing.T) {
+	labelled := driver.CommandError{Code: 251, Labels: []string{"TransientTransactionError"}}
+	s := made(t, nil, nil, "a")
+	for name, test := range map[string]struct {
+		err  error
+		runs int
+	}{
+		"unknown outcome of another store": {&durable.UnknownOutcomeError{Op: durable.OpCommit, Err: labelled}, 1},
+		"code without a label":             {driver.CommandError{Code: 112}, 1},
+		"conflict of an own document":      {labelled, 2},
+	} {
+		runs := 0
+		err := s.Atomically(t.Context(), func(context.Context, store.Backend) error {
+			if runs++; runs > 1 {
+				return assert.AnError
+			}
+			return test.err
+		})
+		assert.Equal(t, test.runs, runs, name)
+		if test.runs == 1 {
+			assert.Equal(t, test.err, err, name)
+		}
+	}
+}
+
+// A conflict makes the body run again also if the body returns another error for it.
+func TestConflictThatTheBodyTranslates(t *testing.T) {
+	s := made(t, &mongo.Options{BusyTimeout: patience}, nil, "a")
+	fail(t, s, times(2), transientError)
+	runs := 0
+	require.NoError(t, s.Atomically(t.Context(), func(ctx context.Context, tx store.Backend) error {
+		runs++
+		if _, err := tx.CommitOwner(ctx, commitTo("a", 0)); err != nil {
+			return assert.AnError
+		}
+		return nil
+	}))
+	assert.Equal(t, 3, runs)
+}
+
+// A server that takes a command and never answers does not hold the caller for ever.
+func TestPatienceEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		started := time.Now()
+		late, cancel := mongo.Patient(context.Background())
+		defer cancel()
+		<-late.Done()
+		assert.Equal(t, 30*time.Second, time.Since(started))
+
+		ctx, end := context.WithCancel(t.Context())
+		late, cancel = mongo.Patient(ctx)
+		defer cancel()
+		end()
+		started = time.Now()
+		<-late.Done()
+		assert.Equal(t, time.Second, time.Since(started))
 	})
 }
