@@ -18,7 +18,7 @@ var floors = [][]string{
 	{"store/internal/group"},
 	{"store/memory", "store/sqlite", "store/postgres", "store/mongo", "storetest/netfault", "internal/serverenv"},
 	{"storetest"},
-	{"examples/quickstart", "internal/benchtable", "internal/testservers"},
+	{"examples/quickstart", "internal/benchtable", "internal/differential", "internal/testservers"},
 }
 
 func TestArrowsPointDown(t *testing.T) {
