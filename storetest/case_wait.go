@@ -73,10 +73,12 @@ func waitEnds(s *session, tr store.Transactor) {
 		case err == nil:
 			s.failf(c.name, "it succeeded while another transaction held the owner")
 		case errors.Is(err, countersign.ErrUnknownOutcome):
-			s.model.ask(repeat)
+			// The request follows from the model: it is the same one as before only as
+			// long as the model is.
 			if err := c.send(s.Context(), s.store); err != nil {
 				s.failf(c.name, "repeated after an unknown outcome: %v", err)
 			}
+			s.model.ask(repeat)
 		case !errors.Is(err, countersign.ErrRetryable) || !errors.Is(err, context.DeadlineExceeded):
 			s.failf(c.name, "want %q and %q, got %v", countersign.ErrRetryable, context.DeadlineExceeded, err)
 		}
