@@ -8,6 +8,6 @@
 // committed outcome on every retry, and acknowledges only what can be proved.
 //
 // Start with package durable for the durable owner, and with store/sqlite,
-// store/memory or an adapter of your own for the backend. An adapter is proved
+// store/postgres, store/mongo, store/memory or an adapter of your own for the backend. An adapter is proved
 // with package storetest.
 package countersign

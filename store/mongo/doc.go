@@ -38,7 +38,8 @@
 //
 // All records are in one collection, a small document each, whose _id is owner,
 // kind and id with NUL bytes between them, which no identity contains. Payloads
-// are binary; positions and fences are 64-bit integers.
+// are binary; positions and fences are 64-bit integers. A second collection keeps
+// the schema's versions.
 //
 // # Sharding
 //

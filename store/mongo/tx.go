@@ -48,7 +48,9 @@ var _ store.Backend = (*Tx)(nil)
 // the results' AckSafe is asked. Errors: a context without a session, or whose
 // session has no transaction under way, and a closed store are refused at the
 // first request; after the transaction has ended every request is refused with
-// [store.ErrTxDone]. The session's next transaction needs a Tx of its own.
+// [store.ErrTxDone]. The session's next transaction needs a Tx of its own. The
+// session is the driver's, whose package has this one's name too: import one of
+// them under another.
 func (s *Store) Tx(ctx context.Context) *Tx {
 	t := &Tx{s: s, settled: &countersign.Settlement{}}
 	if s == nil || s.client == nil || s.isClosed() {
