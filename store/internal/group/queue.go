@@ -24,7 +24,8 @@ var errUnsettled = errors.New("group: the group was not finished")
 type Queue struct {
 	// Remote says that a group may take long, since it waits for a server: the
 	// caller that leads is let go when its context ends, like those that it leads.
-	// It takes a goroutine for each group.
+	// It takes a goroutine for each group; a panic in it is the leading caller's, as
+	// it is without one, unless that caller has gone.
 	Remote bool
 
 	lead chan struct{} // capacity 1
@@ -52,13 +53,27 @@ func (q *Queue) Do(ctx context.Context, r *Request, busy time.Duration, flush fu
 	q.mu.Unlock()
 	timer := time.NewTimer(busy)
 	defer timer.Stop()
+	led := make(chan any, 1) // what the goroutine that leads for this caller has panicked with, or nil
+	leads := false
 	for {
 		select {
+		case p := <-led:
+			if leads = false; p != nil {
+				panic(p)
+			}
 		case <-r.done:
+			if leads {
+				if p := <-led; p != nil {
+					panic(p)
+				}
+			}
 			return r.Err
 		case q.lead <- struct{}{}:
-			if q.Remote && ctx.Done() != nil {
-				go q.leadGroup(ctx, r, flush)
+			if leads = q.Remote && ctx.Done() != nil; leads {
+				go func() {
+					defer func() { led <- recover() }()
+					q.leadGroup(ctx, r, flush)
+				}()
 			} else {
 				q.leadGroup(ctx, r, flush)
 			}

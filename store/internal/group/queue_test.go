@@ -3,6 +3,7 @@ package group
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"testing"
@@ -100,7 +101,14 @@ func TestRejectedRequestLeavesTheOthers(t *testing.T) {
 // A panic while a group is written lets nobody believe that it was written, and
 // the queue goes on.
 func TestPanicLeavesAnUnknownOutcome(t *testing.T) {
+	for _, remote := range []bool{false, true} {
+		t.Run(fmt.Sprintf("remote %v", remote), func(t *testing.T) { panicLeavesAnUnknownOutcome(t, remote) })
+	}
+}
+
+func panicLeavesAnUnknownOutcome(t *testing.T, remote bool) {
 	q := NewQueue()
+	q.Remote = remote
 	require.NoError(t, q.Enter(t.Context(), patience))
 	var wg sync.WaitGroup
 	errs := make([]error, 2)
@@ -126,6 +134,33 @@ func TestPanicLeavesAnUnknownOutcome(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 1, told, "one caller panicked, the other one must not believe anything")
+	require.NoError(t, q.Do(t.Context(), request(nil), patience, accept(q)))
+}
+
+// A caller that leads a group to a server is let go when its context ends, and the
+// group goes on: the next one waits for it.
+func TestRemoteLeaderIsLetGo(t *testing.T) {
+	q := NewQueue()
+	q.Remote = true
+	ctx, cancel := context.WithCancel(t.Context())
+	taken, goOn := make(chan struct{}), make(chan struct{})
+	ended := make(chan error, 1)
+	r := request(nil)
+	go func() {
+		ended <- q.Do(ctx, r, patience, func(context.Context, *Request) {
+			batch := q.Take()
+			close(taken)
+			<-goOn
+			q.Settle(batch, time.Millisecond)
+		})
+	}()
+	<-taken
+	cancel()
+	err := <-ended
+	require.ErrorIs(t, err, countersign.ErrUnknownOutcome)
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, q.Do(t.Context(), request(nil), time.Millisecond, accept(q)), countersign.ErrRetryable, "the group is under way")
+	close(goOn)
 	require.NoError(t, q.Do(t.Context(), request(nil), patience, accept(q)))
 }
 
