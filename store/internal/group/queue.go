@@ -78,7 +78,7 @@ func (q *Queue) Do(ctx context.Context, r *Request, busy time.Duration, flush fu
 				q.leadGroup(ctx, r, flush)
 			}
 		case <-ctx.Done():
-			if q.withdraw(r) {
+			if q.withdraw(r) || !q.taken(r) { // Reject may just have withdrawn it
 				return &store.NotTakenError{Err: countersign.ContextError(ctx)}
 			}
 			select {
@@ -136,6 +136,13 @@ func (q *Queue) withdraw(r *Request) bool {
 		}
 	}
 	return false
+}
+
+// taken reports whether a group has the request.
+func (q *Queue) taken(r *Request) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return r.taken
 }
 
 // gather lets callers that are about to queue do so: those whose requests were in

@@ -164,6 +164,22 @@ func TestRemoteLeaderIsLetGo(t *testing.T) {
 	require.NoError(t, q.Do(t.Context(), request(nil), patience, accept(q)))
 }
 
+// A leader whose context ends in the middle of its rejection was not taken.
+func TestRemoteLeaderThatIsRejectedWasNotTaken(t *testing.T) {
+	q := NewQueue()
+	q.Remote = true
+	ctx, cancel := context.WithCancel(t.Context())
+	told := make(chan struct{})
+	err := q.Do(ctx, request(nil), patience, func(_ context.Context, r *Request) {
+		q.withdraw(r) // as Reject does first
+		cancel()
+		<-told
+	})
+	close(told)
+	require.ErrorIs(t, err, countersign.ErrRetryable)
+	require.ErrorIs(t, err, context.Canceled)
+}
+
 func TestGroupsAreBounded(t *testing.T) {
 	q := NewQueue()
 	for range maxGroup + 1 {
