@@ -282,8 +282,9 @@ func (s *Store) Database() *mongo.Database { return s.records.Database() }
 func (s *Store) Client() *mongo.Client { return s.client }
 
 // Close waits for the calls under way, at most [Options.BusyTimeout], repeats no
-// commit of unknown result any more, and disconnects the client if the store has made it. What comes later gets
-// [store.ErrClosed]. Closing again does nothing and returns nil.
+// commit of unknown result any more, and disconnects the client if the store has
+// made it. What comes later gets [store.ErrClosed]. Closing again does nothing and
+// returns nil.
 func (s *Store) Close() error {
 	if s == nil || s.client == nil {
 		return nil

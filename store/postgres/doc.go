@@ -27,8 +27,8 @@
 //
 // Nothing depends on the state of a session: no session lock, no setting beyond
 // its transaction, no search_path; only client_encoding must be UTF8, which [Open]
-// sees to. So the store works through PgBouncer in
-// transaction pooling, and in each of pgx's modes cache_statement, cache_describe,
+// sees to, and which [Store.TxSQL] can't check. So the store works through
+// PgBouncer in transaction pooling, and in each of pgx's modes cache_statement, cache_describe,
 // exec and simple_protocol. Prepared statements (cache_statement, pgx's default)
 // need PgBouncer 1.21 with max_prepared_statements; elsewhere say
 // default_query_exec_mode=cache_describe in the connection string.

@@ -191,8 +191,8 @@ func newStore(pool *pgxpool.Pool, options Options) *Store {
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 
 // Close waits for the calls under way, at most [Options.BusyTimeout], which is a
-// [*store.BusyError] then, and closes the pool if it is the store's own. What comes later gets [store.ErrClosed]. Closing again does
-// nothing and returns nil. Do not call it in the body of a transaction.
+// [*store.BusyError] then, and closes the pool if it is the store's own. What comes
+// later gets [store.ErrClosed]. Closing again does nothing and returns nil. Do not call it in the body of a transaction.
 func (s *Store) Close() error {
 	if s == nil || s.queue == nil {
 		return nil
