@@ -12,8 +12,10 @@ import (
 // floors are the rooms of ARCHITECTURE.md, from the ground up. A package may
 // import those on lower floors only.
 var floors = [][]string{
-	{""},
-	{"durable"},
+	{"", "internal/jsonvalue"},
+	{"internal/jsonschema"},
+	{"durable", "eventlog"},
+	{"receipt"},
 	{"store", "conformance"},
 	{"store/internal/group"},
 	{"store/memory", "store/sqlite", "store/postgres", "store/mongo", "storetest/netfault", "internal/serverenv"},

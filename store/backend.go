@@ -5,14 +5,28 @@ import (
 
 	"github.com/countersign/countersign"
 	"github.com/countersign/countersign/durable"
+	"github.com/countersign/countersign/eventlog"
+	"github.com/countersign/countersign/receipt"
 )
 
-// Store is the durable owner's interface.
-type Store = durable.Store
+type (
+	// Store is the durable owner's interface.
+	Store = durable.Store
+	// EventStore is the event log's interface.
+	EventStore = eventlog.Store
+	// ObserverStore is the observers' interface.
+	ObserverStore = eventlog.Observers
+	// ReceiptStore is the effect receipts' interface.
+	ReceiptStore = receipt.Store
+)
 
-// Backend is all narrow interfaces together.
+// Backend is all narrow interfaces together. An adapter that lacks some gives an
+// [*UnsupportedError] at their calls: see [Events].
 type Backend interface {
 	Store
+	EventStore
+	ObserverStore
+	ReceiptStore
 }
 
 // Transactor is a backend that can run a body in one transaction of its own.
@@ -50,13 +64,22 @@ func Atomically(ctx context.Context, b Backend, body func(ctx context.Context, t
 type Capabilities struct {
 	Owners       bool // [durable.Store]
 	Transactions bool // [Transactor]
+	Events       bool // [eventlog.Store]
+	Observers    bool // [eventlog.Observers]
+	Receipts     bool // [receipt.Store]
 }
 
 // CapabilitiesOf returns the interfaces that b implements.
 func CapabilitiesOf(b any) Capabilities {
 	_, owners := b.(durable.Store)
 	_, transactions := b.(Transactor)
-	return Capabilities{Owners: owners, Transactions: transactions}
+	c := Capabilities{Owners: owners, Transactions: transactions}
+	if e, ok := b.(interface{ supported() bool }); !ok || e.supported() {
+		_, c.Events = b.(eventlog.Store)
+		_, c.Observers = b.(eventlog.Observers)
+		_, c.Receipts = b.(receipt.Store)
+	}
+	return c
 }
 
 // CheckContext is the first thing an adapter asks after the request's own Check:

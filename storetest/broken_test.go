@@ -67,7 +67,7 @@ func (f fault) harness() Harness {
 					f.opened(m, sh)
 				}
 				s := memory.Open(m)
-				b := &broken{Store: s, handle: s, medium: m, shared: sh, fault: f}
+				b := &broken{Store: s, EventStore: s, ObserverStore: s, ReceiptStore: s, handle: s, medium: m, shared: sh, fault: f}
 				if o.Dial == nil {
 					return b, nil
 				}
@@ -95,12 +95,15 @@ func (f fault) harness() Harness {
 // broken is a memory store with a fault, or a transaction of one.
 type broken struct {
 	durable.Store // the good one, or its transaction
-	handle        *memory.Store
-	inTx          bool
-	medium        *memory.Medium
-	shared        *shared
-	fault         fault
-	local         atomic.Value // of this handle
+	store.EventStore
+	store.ObserverStore
+	store.ReceiptStore
+	handle *memory.Store
+	inTx   bool
+	medium *memory.Medium
+	shared *shared
+	fault  fault
+	local  atomic.Value // of this handle
 }
 
 var (
@@ -174,7 +177,7 @@ func (b *broken) Atomically(ctx context.Context, body func(context.Context, stor
 
 // within returns a good transaction with the fault.
 func (b *broken) within(tx store.Backend) *broken {
-	return &broken{Store: tx, handle: b.handle, inTx: true, medium: b.medium, shared: b.shared, fault: b.fault}
+	return &broken{Store: tx, EventStore: tx, ObserverStore: tx, ReceiptStore: tx, handle: b.handle, inTx: true, medium: b.medium, shared: b.shared, fault: b.fault}
 }
 
 // image is what the good store holds, or nil.

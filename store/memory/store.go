@@ -8,6 +8,7 @@ import (
 
 	"github.com/countersign/countersign"
 	"github.com/countersign/countersign/durable"
+	"github.com/countersign/countersign/eventlog"
 	"github.com/countersign/countersign/store"
 )
 
@@ -24,6 +25,9 @@ type Medium struct {
 
 	mu     sync.RWMutex
 	owners owners
+	log    *eventLog
+
+	events *store.Events // of all handles: they wake each other
 }
 
 // owners is the whole state, by owner id.
@@ -31,12 +35,14 @@ type owners map[string]*owner
 
 // NewMedium returns an empty medium.
 func NewMedium() *Medium {
-	return &Medium{writer: make(chan struct{}, 1), owners: owners{}}
+	return &Medium{writer: make(chan struct{}, 1), owners: owners{}, log: newEventLog(nil), events: store.NewEvents(port{})}
 }
 
 // Store is a handle on a medium. The zero Store is closed.
 type Store struct {
+	*store.Events
 	medium *Medium
+	clock  countersign.Clock
 	closed atomic.Bool
 }
 
@@ -48,8 +54,26 @@ var (
 // New returns a store on a medium of its own.
 func New() *Store { return Open(NewMedium()) }
 
+// Options of a store. Nil and the zero Options are the defaults.
+type Options struct {
+	// Clock is for tests. Nil is the system's.
+	Clock countersign.Clock
+}
+
 // Open returns another store on the medium.
-func Open(m *Medium) *Store { return &Store{medium: m} }
+func Open(m *Medium) *Store { return OpenWith(m, nil) }
+
+// OpenWith is [Open] with options.
+func OpenWith(m *Medium, opts *Options) *Store {
+	s := &Store{medium: m, clock: countersign.SystemClock{}}
+	if opts != nil && opts.Clock != nil {
+		s.clock = opts.Clock
+	}
+	if m != nil && m.events != nil {
+		s.Events = m.events.In(port{logAccess: s})
+	}
+	return s
+}
 
 // Close closes the handle. The medium keeps everything that was committed. It
 // returns nil, also when called again.
@@ -132,4 +156,41 @@ func (all owners) read(id string, f func(*owner)) error {
 	}
 	f(o)
 	return nil
+}
+
+// writeLog calls f with the event log, for writing. What f has written before an
+// error stays: it writes last.
+func (s *Store) writeLog(ctx context.Context, f func(l *eventLog, now time.Time) error) error {
+	unlock, err := s.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	s.medium.mu.Lock()
+	defer s.medium.mu.Unlock()
+	return f(s.medium.log, eventlog.Microseconds(s.clock.Now()))
+}
+
+// readLog calls f with the event log, for reading.
+func (s *Store) readLog(ctx context.Context, f func(l *eventLog, now time.Time)) error {
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	s.medium.mu.RLock()
+	defer s.medium.mu.RUnlock()
+	f(s.medium.log, eventlog.Microseconds(s.clock.Now()))
+	return nil
+}
+
+func (s *Store) wake(q eventlog.Sequence) { s.Wake(q) }
+
+// lookAgain is how often those who wait for events look, although every append
+// wakes them.
+const lookAgain = time.Second
+
+func (s *Store) watch(ctx context.Context) (time.Duration, error) {
+	if ctx.Value(inBody{s.medium}) != nil {
+		return 0, store.ErrNestedTransaction
+	}
+	return lookAgain, s.ready(ctx)
 }

@@ -3,9 +3,11 @@ package memory
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/countersign/countersign"
 	"github.com/countersign/countersign/durable"
+	"github.com/countersign/countersign/eventlog"
 	"github.com/countersign/countersign/store"
 )
 
@@ -18,7 +20,8 @@ func (s *Store) Atomically(ctx context.Context, body func(ctx context.Context, t
 		return err
 	}
 	defer unlock()
-	t := &tx{medium: s.medium, staged: owners{}, settlement: &countersign.Settlement{}}
+	t := &tx{medium: s.medium, clock: s.clock, staged: owners{}, log: newEventLog(s.medium.log), settlement: &countersign.Settlement{}}
+	t.Events = s.In(port{logAccess: t, settlement: t.settlement})
 	defer t.end()
 	if err := body(context.WithValue(ctx, inBody{s.medium}, true), t); err != nil {
 		return err
@@ -28,16 +31,22 @@ func (s *Store) Atomically(ctx context.Context, body func(ctx context.Context, t
 		return err // ended before the commit: nothing is written
 	}
 	t.commit()
+	for q := range t.log.sequences {
+		s.Wake(q)
+	}
 	return nil
 }
 
 // tx is a backend bound to one transaction.
 type tx struct {
+	*store.Events
 	medium     *Medium
+	clock      countersign.Clock
 	settlement *countersign.Settlement
 
 	mu     sync.Mutex
-	staged owners // copies of the owners that were written to
+	staged owners    // copies of the owners that were written to
+	log    *eventLog // what was written to the event log
 	done   bool
 }
 
@@ -51,6 +60,7 @@ func (t *tx) commit() {
 	for id, o := range t.staged {
 		t.medium.owners[id] = o
 	}
+	t.medium.log.merge(t.log)
 	t.settlement.Commit()
 }
 
@@ -96,6 +106,29 @@ func (t *tx) read(ctx context.Context, id string, f func(*owner)) error {
 	}
 	return t.stage(id).read(id, f)
 }
+
+func (t *tx) writeLog(ctx context.Context, f func(l *eventLog, now time.Time) error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.ready(ctx); err != nil {
+		return err
+	}
+	t.medium.mu.RLock()
+	defer t.medium.mu.RUnlock()
+	return f(t.log, eventlog.Microseconds(t.clock.Now()))
+}
+
+func (t *tx) readLog(ctx context.Context, f func(l *eventLog, now time.Time)) error {
+	return t.writeLog(ctx, func(l *eventLog, now time.Time) error {
+		f(l, now)
+		return nil
+	})
+}
+
+// wake does nothing: the events are seen when the transaction has committed.
+func (t *tx) wake(eventlog.Sequence) {}
+
+func (t *tx) watch(context.Context) (time.Duration, error) { return 0, store.ErrNestedTransaction }
 
 // CreateOwner implements [durable.Store].
 func (t *tx) CreateOwner(ctx context.Context, req durable.CreateOwner) (durable.Head, error) {

@@ -85,6 +85,7 @@ func (o *Options) withDefaults() (Options, error) {
 // Store is a backend in a MongoDB database. It is safe for concurrent use. The
 // zero Store is closed.
 type Store struct {
+	*store.Events
 	client     *mongo.Client
 	ownsClient bool
 	options    Options
@@ -232,6 +233,7 @@ func newStore(client *mongo.Client, o Options) *Store {
 		SetReadConcern(readconcern.Snapshot()).
 		SetReadPreference(readpref.Primary()))
 	return &Store{
+		Events:  store.NewEvents(nil),
 		client:  client,
 		options: o,
 		records: db.Collection(o.Prefix + "owners"),

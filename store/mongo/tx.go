@@ -23,6 +23,7 @@ type inBody struct{ store *Store }
 // ended the transaction, or may have, so the Tx refuses everything that follows,
 // with that error; abort it. It is safe for concurrent use.
 type Tx struct {
+	*store.Events
 	s       *Store
 	session *mongo.Session
 	settled *countersign.Settlement
@@ -52,7 +53,7 @@ var _ store.Backend = (*Tx)(nil)
 // session is the driver's, whose package has this one's name too: import one of
 // them under another.
 func (s *Store) Tx(ctx context.Context) *Tx {
-	t := &Tx{s: s, settled: &countersign.Settlement{}}
+	t := &Tx{Events: store.NewEvents(nil), s: s, settled: &countersign.Settlement{}}
 	if s == nil || s.client == nil || s.isClosed() {
 		t.broken = store.ErrClosed
 		return t
@@ -109,7 +110,7 @@ func (s *Store) Atomically(ctx context.Context, body func(ctx context.Context, t
 	}
 	var settled *countersign.Settlement // of the last attempt
 	err := s.run(ctx, TransactionOptions(), func(ctx context.Context) error {
-		t := &Tx{s: s, session: mongo.SessionFromContext(ctx), settled: &countersign.Settlement{}}
+		t := &Tx{Events: store.NewEvents(nil), s: s, session: mongo.SessionFromContext(ctx), settled: &countersign.Settlement{}}
 		settled = t.settled
 		defer t.end()
 		err := body(context.WithValue(ctx, inBody{s}, true), t)

@@ -49,7 +49,7 @@ func (s *Store) attempt(ctx context.Context, owners map[string]bool, body func(c
 		return false, err
 	}
 	run := &bodyRun{owners: owners, held: map[string]bool{}}
-	t := &Tx{s: boundSession{pgxSession{conn}, s}, stmts: s.stmts, settled: &countersign.Settlement{}, body: run}
+	t := &Tx{Events: store.NewEvents(nil), s: boundSession{pgxSession{conn}, s}, stmts: s.stmts, settled: &countersign.Settlement{}, body: run}
 	defer func() {
 		t.end()
 		rollback(conn) // if it is not committed: the body failed or panicked

@@ -59,11 +59,12 @@ func (o *Options) withDefaults() (Options, error) {
 // Store is a backend in a schema of a database. It is safe for concurrent use.
 // The zero Store is closed.
 type Store struct {
+	*store.Events
 	pool     *pgxpool.Pool
 	ownsPool bool
 	options  Options
 	stmts    *statements
-	queue    *group.Queue
+	queue    *group.Queue[*group.Request]
 	heads    *heads
 	waiters  chan struct{} // requests that wait for a row that another transaction holds
 	closed   atomic.Bool
@@ -173,9 +174,10 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Store, error)
 }
 
 func newStore(pool *pgxpool.Pool, options Options) *Store {
-	queue := group.NewQueue()
+	queue := group.NewQueue[*group.Request]()
 	queue.Remote = true
 	return &Store{
+		Events:  store.NewEvents(nil),
 		pool:    pool,
 		options: options,
 		stmts:   &statements{schema: options.Schema},

@@ -32,6 +32,7 @@ import (
 // A load is one statement, so it is consistent at READ COMMITTED too. It locks
 // nothing: what it returns may have moved when the next request is decided.
 type Tx struct {
+	*store.Events
 	s       session
 	conn    *pgx.Conn // nil where there is no way to it
 	stmts   *statements
@@ -75,7 +76,7 @@ func isNil(tx pgx.Tx) bool {
 }
 
 func (s *Store) join(none bool) *Tx {
-	t := &Tx{stmts: s.texts(), settled: &countersign.Settlement{}}
+	t := &Tx{Events: store.NewEvents(nil), stmts: s.texts(), settled: &countersign.Settlement{}}
 	switch {
 	case s == nil || s.queue == nil || s.closed.Load():
 		t.broken = store.ErrClosed

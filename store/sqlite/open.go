@@ -58,12 +58,13 @@ func (o *Options) withDefaults() (Options, error) {
 // Store is a backend on a SQLite file. It is safe for concurrent use. The zero
 // Store is closed.
 type Store struct {
+	*store.Events
 	db       *sql.DB
 	ownsDB   bool
 	readOnly bool
 	options  Options
 	stmts    *statements
-	queue    *group.Queue
+	queue    *group.Queue[*group.Request]
 	writer   *writer
 	readers  chan *reader // idle connections for reading, if the pool is the store's own
 	closed   atomic.Bool
@@ -170,10 +171,11 @@ func checkOpen(ctx context.Context, path string, opts *Options) (Options, error)
 
 func newStore(db *sql.DB, options Options) *Store {
 	return &Store{
+		Events:  store.NewEvents(nil),
 		db:      db,
 		options: options,
 		stmts:   newStatements(options.Prefix),
-		queue:   group.NewQueue(),
+		queue:   group.NewQueue[*group.Request](),
 		writer:  &writer{db: db, busy: options.BusyTimeout},
 		readers: make(chan *reader, maxIdleReaders),
 	}

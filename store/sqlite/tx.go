@@ -22,6 +22,7 @@ type inBody struct{ store *Store }
 // transaction can't be trusted, so the Tx refuses everything that follows, with
 // that error; roll it back. It is safe for concurrent use.
 type Tx struct {
+	*store.Events
 	s       session
 	stmts   *statements
 	settled *countersign.Settlement
@@ -51,7 +52,7 @@ var _ store.Backend = (*Tx)(nil)
 // unknown outcome. Errors: a nil transaction, or a closed store, is refused at the first
 // request.
 func (s *Store) Tx(tx *sql.Tx) *Tx {
-	t := &Tx{settled: &countersign.Settlement{}}
+	t := &Tx{Events: store.NewEvents(nil), settled: &countersign.Settlement{}}
 	switch {
 	case s == nil || s.queue == nil || s.closed.Load():
 		t.broken = store.ErrClosed
@@ -100,7 +101,7 @@ func (s *Store) Atomically(ctx context.Context, body func(ctx context.Context, t
 	if err := s.writer.begin(ctx); err != nil {
 		return err
 	}
-	t := &Tx{s: writerSession{s.writer}, stmts: s.stmts, settled: &countersign.Settlement{}, locked: true}
+	t := &Tx{Events: store.NewEvents(nil), s: writerSession{s.writer}, stmts: s.stmts, settled: &countersign.Settlement{}, locked: true}
 	committing := false
 	defer s.dropIfClosed()
 	defer func() {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/countersign/countersign"
-	"github.com/countersign/countersign/durable"
 	"github.com/countersign/countersign/store"
 )
 
@@ -21,7 +20,7 @@ var errUnsettled = errors.New("group: the group was not finished")
 
 // A Queue holds the requests that wait for the next group. Whoever holds lead
 // writes: one caller for those behind it, or the body of a transaction.
-type Queue struct {
+type Queue[R Member] struct {
 	// Remote says that a group may take long, since it waits for a server: the
 	// caller that leads is let go when its context ends, like those that it leads.
 	// It takes a goroutine for each group; a panic in it is the leading caller's, as
@@ -31,7 +30,7 @@ type Queue struct {
 	lead chan struct{} // capacity 1
 
 	mu      sync.Mutex
-	waiting []*Request
+	waiting []R
 
 	// What the next group waits for; only the holder of lead looks at them.
 	expected int
@@ -39,15 +38,19 @@ type Queue struct {
 }
 
 // NewQueue returns an empty queue.
-func NewQueue() *Queue { return &Queue{lead: make(chan struct{}, 1)} }
+func NewQueue[R Member]() *Queue[R] { return &Queue[R]{lead: make(chan struct{}, 1)} }
+
+// NewQueueBeside returns an empty queue whose groups and those of the other take
+// turns: both have one lead.
+func NewQueueBeside[R, S Member](other *Queue[S]) *Queue[R] { return &Queue[R]{lead: other.lead} }
 
 // Do queues the request and waits for its verdict, at most for the time busy
 // before it is taken. It calls flush when this caller holds the lead: flush takes
 // a group with Take and settles it with Settle, or fails r alone with Reject.
 //
 // After an error the request must not be looked at: a group may still work on it.
-func (q *Queue) Do(ctx context.Context, r *Request, busy time.Duration, flush func(context.Context, *Request)) error {
-	r.done = make(chan struct{})
+func (q *Queue[R]) Do(ctx context.Context, r R, busy time.Duration, flush func(context.Context, R)) error {
+	r.ticket().done = make(chan struct{})
 	q.mu.Lock()
 	q.waiting = append(q.waiting, r)
 	q.mu.Unlock()
@@ -61,13 +64,13 @@ func (q *Queue) Do(ctx context.Context, r *Request, busy time.Duration, flush fu
 			if leads = false; p != nil {
 				panic(p)
 			}
-		case <-r.done:
+		case <-r.ticket().done:
 			if leads {
 				if p := <-led; p != nil {
 					panic(p)
 				}
 			}
-			return r.Err
+			return r.Verdict()
 		case q.lead <- struct{}{}:
 			if leads = q.Remote && ctx.Done() != nil; leads {
 				go func() {
@@ -82,10 +85,10 @@ func (q *Queue) Do(ctx context.Context, r *Request, busy time.Duration, flush fu
 				return &store.NotTakenError{Err: countersign.ContextError(ctx)}
 			}
 			select {
-			case <-r.done: // the verdict was there already
-				return r.Err
+			case <-r.ticket().done: // the verdict was there already
+				return r.Verdict()
 			default:
-				return &durable.UnknownOutcomeError{Op: r.Op, Owner: r.Touch.Owner, Err: countersign.ContextError(ctx)}
+				return r.UnknownOutcome(countersign.ContextError(ctx))
 			}
 		case <-timer.C:
 			if q.withdraw(r) {
@@ -96,17 +99,17 @@ func (q *Queue) Do(ctx context.Context, r *Request, busy time.Duration, flush fu
 }
 
 // leadGroup flushes and gives the lead back.
-func (q *Queue) leadGroup(ctx context.Context, r *Request, flush func(context.Context, *Request)) {
+func (q *Queue[R]) leadGroup(ctx context.Context, r R, flush func(context.Context, R)) {
 	defer q.Leave()
 	select {
-	case <-r.done: // a group settled it just before
+	case <-r.ticket().done: // a group settled it just before
 	default:
 		flush(ctx, r)
 	}
 }
 
 // Enter waits for the lead without a request.
-func (q *Queue) Enter(ctx context.Context, busy time.Duration) error {
+func (q *Queue[R]) Enter(ctx context.Context, busy time.Duration) error {
 	timer := time.NewTimer(busy)
 	defer timer.Stop()
 	select {
@@ -120,17 +123,17 @@ func (q *Queue) Enter(ctx context.Context, busy time.Duration) error {
 }
 
 // Leave gives the lead back.
-func (q *Queue) Leave() { <-q.lead }
+func (q *Queue[R]) Leave() { <-q.lead }
 
 // withdraw removes a request that no group has taken, and reports whether it did.
-func (q *Queue) withdraw(r *Request) bool {
+func (q *Queue[R]) withdraw(r R) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if r.taken {
+	if r.ticket().taken {
 		return false
 	}
 	for i, w := range q.waiting {
-		if w == r {
+		if w.ticket() == r.ticket() {
 			q.waiting = append(q.waiting[:i], q.waiting[i+1:]...)
 			return true
 		}
@@ -139,10 +142,10 @@ func (q *Queue) withdraw(r *Request) bool {
 }
 
 // taken reports whether a group has the request.
-func (q *Queue) taken(r *Request) bool {
+func (q *Queue[R]) taken(r R) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return r.taken
+	return r.ticket().taken
 }
 
 // gather lets callers that are about to queue do so: those whose requests were in
@@ -150,7 +153,7 @@ func (q *Queue) taken(r *Request) bool {
 // of what it can be. It waits for as many as there were, but for no more than a
 // small part of what a group takes; if they don't come, it will not wait for them
 // again.
-func (q *Queue) gather() {
+func (q *Queue[R]) gather() {
 	for deadline := time.Now().Add(q.patience); ; runtime.Gosched() {
 		if q.Waiting() >= q.expected || !time.Now().Before(deadline) {
 			return
@@ -159,46 +162,46 @@ func (q *Queue) gather() {
 }
 
 // Settle gives the callers of a group their verdicts, after it took so long.
-func (q *Queue) Settle(batch []*Request, took time.Duration) {
+func (q *Queue[R]) Settle(batch []R, took time.Duration) {
 	q.mu.Lock()
 	q.expected = min(len(batch)+len(q.waiting), maxGroup)
 	q.patience = min(took/8, 200*time.Microsecond)
 	q.mu.Unlock()
 	for _, r := range batch {
-		close(r.done)
+		close(r.ticket().done)
 	}
 }
 
 // Reject gives a request that no group has taken an error, if it still waits.
-func (q *Queue) Reject(r *Request, err error) {
+func (q *Queue[R]) Reject(r R, err error) {
 	if q.withdraw(r) {
 		r.Fail(err)
-		close(r.done)
+		close(r.ticket().done)
 	}
 }
 
 // Waiting returns how many requests wait for the next group.
-func (q *Queue) Waiting() int {
+func (q *Queue[R]) Waiting() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.waiting)
 }
 
 // Take removes the requests of the next group, in the order of their arrival.
-func (q *Queue) Take() []*Request {
+func (q *Queue[R]) Take() []R {
 	q.gather()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	size := 0
 	n := 0
-	for n < len(q.waiting) && n < maxGroup && (n == 0 || size+q.waiting[n].Size <= maxGroupBytes) {
-		size += q.waiting[n].Size
-		q.waiting[n].taken = true
+	for n < len(q.waiting) && n < maxGroup && (n == 0 || size+q.waiting[n].Bytes() <= maxGroupBytes) {
+		size += q.waiting[n].Bytes()
+		q.waiting[n].ticket().taken = true
 		// What it says if a panic keeps its group from giving a verdict.
 		q.waiting[n].Unknown(errUnsettled)
 		n++
 	}
 	batch := q.waiting[:n:n]
-	q.waiting = append([]*Request(nil), q.waiting[n:]...)
+	q.waiting = append([]R(nil), q.waiting[n:]...)
 	return batch
 }

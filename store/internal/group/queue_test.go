@@ -19,7 +19,7 @@ import (
 const patience = time.Minute
 
 // accept settles everything that waits.
-func accept(q *Queue) func(context.Context, *Request) {
+func accept(q *Queue[*Request]) func(context.Context, *Request) {
 	return func(context.Context, *Request) {
 		batch := q.Take()
 		for _, r := range batch {
@@ -36,7 +36,7 @@ func request(err error) *Request {
 }
 
 // waitFor waits until n requests wait.
-func waitFor(t *testing.T, q *Queue, n int) {
+func waitFor(t *testing.T, q *Queue[*Request], n int) {
 	t.Helper()
 	for q.Waiting() != n {
 		require.NoError(t, t.Context().Err())
@@ -45,7 +45,7 @@ func waitFor(t *testing.T, q *Queue, n int) {
 }
 
 func TestOneCallerFlushesForAll(t *testing.T) {
-	q := NewQueue()
+	q := NewQueue[*Request]()
 	require.NoError(t, q.Enter(t.Context(), patience))
 	var groups []int
 	var wg sync.WaitGroup
@@ -66,14 +66,14 @@ func TestOneCallerFlushesForAll(t *testing.T) {
 }
 
 func TestRefusalIsTheCallersOwn(t *testing.T) {
-	q := NewQueue()
+	q := NewQueue[*Request]()
 	refused := &durable.StaleFenceError{}
 	assert.Equal(t, refused, q.Do(t.Context(), request(refused), patience, accept(q)))
 	assert.NoError(t, q.Do(t.Context(), request(nil), patience, accept(q)))
 }
 
 func TestWaitingEndsWithTheContextOrTheTimeout(t *testing.T) {
-	q := NewQueue()
+	q := NewQueue[*Request]()
 	require.NoError(t, q.Enter(t.Context(), patience))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -90,7 +90,7 @@ func TestWaitingEndsWithTheContextOrTheTimeout(t *testing.T) {
 }
 
 func TestRejectedRequestLeavesTheOthers(t *testing.T) {
-	q := NewQueue()
+	q := NewQueue[*Request]()
 	broken := errors.New("no connection")
 	err := q.Do(t.Context(), request(nil), patience, func(_ context.Context, r *Request) { q.Reject(r, broken) })
 	require.ErrorIs(t, err, broken)
@@ -107,7 +107,7 @@ func TestPanicLeavesAnUnknownOutcome(t *testing.T) {
 }
 
 func panicLeavesAnUnknownOutcome(t *testing.T, remote bool) {
-	q := NewQueue()
+	q := NewQueue[*Request]()
 	q.Remote = remote
 	require.NoError(t, q.Enter(t.Context(), patience))
 	var wg sync.WaitGroup
@@ -140,7 +140,7 @@ func panicLeavesAnUnknownOutcome(t *testing.T, remote bool) {
 // A caller that leads a group to a server is let go when its context ends, and the
 // group goes on: the next one waits for it.
 func TestRemoteLeaderIsLetGo(t *testing.T) {
-	q := NewQueue()
+	q := NewQueue[*Request]()
 	q.Remote = true
 	ctx, cancel := context.WithCancel(t.Context())
 	taken, goOn := make(chan struct{}), make(chan struct{})
@@ -166,7 +166,7 @@ func TestRemoteLeaderIsLetGo(t *testing.T) {
 
 // A leader whose context ends in the middle of its rejection was not taken.
 func TestRemoteLeaderThatIsRejectedWasNotTaken(t *testing.T) {
-	q := NewQueue()
+	q := NewQueue[*Request]()
 	q.Remote = true
 	ctx, cancel := context.WithCancel(t.Context())
 	told := make(chan struct{})
@@ -181,7 +181,7 @@ func TestRemoteLeaderThatIsRejectedWasNotTaken(t *testing.T) {
 }
 
 func TestGroupsAreBounded(t *testing.T) {
-	q := NewQueue()
+	q := NewQueue[*Request]()
 	for range maxGroup + 1 {
 		q.waiting = append(q.waiting, &Request{Size: 1})
 	}
@@ -196,8 +196,8 @@ func TestGroupsAreBounded(t *testing.T) {
 // A single caller never waits for others, and callers that stay away are not
 // waited for twice.
 func TestGatheringWaitsOnlyForCallersThatThereWere(t *testing.T) {
-	q := NewQueue()
-	q.Settle([]*Request{{done: make(chan struct{})}}, time.Hour)
+	q := NewQueue[*Request]()
+	q.Settle([]*Request{{Ticket: Ticket{done: make(chan struct{})}}}, time.Hour)
 	assert.Equal(t, 1, q.expected)
 	assert.LessOrEqual(t, q.patience, 200*time.Microsecond)
 }

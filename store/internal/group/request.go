@@ -7,8 +7,27 @@ import (
 	"github.com/countersign/countersign/durable"
 )
 
-// A Request is one write, on its way to a group.
+// A Ticket is a member's place in a queue.
+type Ticket struct {
+	taken bool          // guarded by Queue.mu: a group has it, it can't be withdrawn
+	done  chan struct{} // closed when the verdict is there
+}
+
+func (t *Ticket) ticket() *Ticket { return t }
+
+// A Member is what waits in a queue: it embeds a [Ticket].
+type Member interface {
+	ticket() *Ticket
+	Bytes() int                     // about
+	Verdict() error                 // what the caller learns
+	Fail(err error)                 // makes err the verdict
+	Unknown(err error)              // makes an unknown outcome the verdict
+	UnknownOutcome(err error) error // is what the caller learns of an unknown outcome
+}
+
+// A Request is one write of an owner, on its way to a group.
 type Request struct {
+	Ticket
 	Op    string // as in [durable.UnknownOutcomeError]
 	Touch durable.Touch
 	Size  int // in bytes, about
@@ -17,10 +36,13 @@ type Request struct {
 	// The verdict: what the rule said, or what became of the transaction.
 	Plan durable.Plan
 	Err  error
-
-	taken bool          // guarded by Queue.mu: a group has it, it can't be withdrawn
-	done  chan struct{} // closed when the verdict is there
 }
+
+// Bytes implements [Member].
+func (r *Request) Bytes() int { return r.Size }
+
+// Verdict implements [Member].
+func (r *Request) Verdict() error { return r.Err }
 
 // Decide asks the rule about the slice, and lets the slice show what the plan
 // will write, so that the next request sees it.
@@ -38,8 +60,11 @@ func (r *Request) Writes() bool { return r.Err == nil && r.Plan.Writes }
 func (r *Request) Fail(err error) { r.Plan, r.Err = durable.Plan{}, err }
 
 // Unknown makes an unknown outcome the verdict.
-func (r *Request) Unknown(err error) {
-	r.Fail(&durable.UnknownOutcomeError{Op: r.Op, Owner: r.Touch.Owner, Err: err})
+func (r *Request) Unknown(err error) { r.Fail(r.UnknownOutcome(err)) }
+
+// UnknownOutcome implements [Member].
+func (r *Request) UnknownOutcome(err error) error {
+	return &durable.UnknownOutcomeError{Op: r.Op, Owner: r.Touch.Owner, Err: err}
 }
 
 // A Write carries a request out, sets its verdict and returns its error: of a
