@@ -16,15 +16,12 @@ type ObserverSlice struct {
 }
 
 // An ObserverPlan is what a rule decided. An adapter writes the row, deletes the
-// partitions of Delete and those from DeleteFrom on, and puts those of Put in
-// place.
+// partitions of Delete and puts those of Put in place.
 type ObserverPlan struct {
 	Writes bool
 	State  ObserverState
 	Put    []Partition
 	Delete []string
-	// DeleteFrom deletes the partitions whose From is this number or above.
-	DeleteFrom *uint64
 }
 
 // DecideClaim says what a claim comes to. The holder keeps its fence, and so does
@@ -114,8 +111,8 @@ func DecideRetry(s ObserverSlice, req RetryPartition) (ObserverPlan, error) {
 // DecideReplay says what a replay comes to. The fence grows, so that whoever holds
 // the observer can't move the cursor back to where it was; it has to claim again.
 //
-// A replay of all sets aside nothing that the cursor will come by again. A
-// partition that was set aside below the first number of the replay stays so.
+// A replay of all leaves the partitions that were set aside as they are: what they
+// have not handled yet was never delivered, and is no replay.
 func DecideReplay(s ObserverSlice, req ReplayObserver) (ObserverPlan, error) {
 	if s.State == nil {
 		return ObserverPlan{}, &UnknownObserverError{Observer: req.Key.Named()}
@@ -130,15 +127,13 @@ func DecideReplay(s ObserverSlice, req ReplayObserver) (ObserverPlan, error) {
 	plan.State.Fence++
 	plan.State.Holder, plan.State.LeaseUntil, plan.State.Now = "", Microseconds(s.Now), s.Now
 	if req.Source == "" {
-		from := req.From
-		plan.DeleteFrom = &from
 		plan.State.ReplayBefore = max(plan.State.ReplayBefore, plan.State.Next)
-		plan.State.Next = from
+		plan.State.Next = req.From
 		return plan, nil
 	}
 	p, ok := s.Partitions[req.Source]
 	if !ok {
-		p = Partition{Source: req.Source, From: s.State.Next}
+		p = Partition{Source: req.Source, From: s.State.Next, ReplayBefore: s.State.ReplayBefore}
 	}
 	p.ReplayBefore = max(p.ReplayBefore, p.From)
 	p.From = min(p.From, req.From)

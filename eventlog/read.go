@@ -125,6 +125,10 @@ type Reader interface {
 // of events that are held in memory is that of a page.
 func Events(ctx context.Context, r Reader, req ReadEvents) iter.Seq2[Recorded, error] {
 	return func(yield func(Recorded, error) bool) {
+		if r == nil {
+			yield(Recorded{}, &countersign.MalformedError{Field: "store", Reason: "is nil"})
+			return
+		}
 		for {
 			page, err := r.ReadEvents(ctx, req)
 			if err != nil {
@@ -148,6 +152,10 @@ func Events(ctx context.Context, r Reader, req ReadEvents) iter.Seq2[Recorded, e
 // more, until ctx ends, whose error it then yields.
 func Follow(ctx context.Context, s Follower, req ReadEvents) iter.Seq2[Recorded, error] {
 	return func(yield func(Recorded, error) bool) {
+		if s == nil {
+			yield(Recorded{}, &countersign.MalformedError{Field: "store", Reason: "is nil"})
+			return
+		}
 		for {
 			page, err := s.ReadEvents(ctx, req)
 			for _, e := range page.Events {

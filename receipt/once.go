@@ -38,17 +38,14 @@ const onceAttempts = 3
 // The store may be one that is bound to a transaction.
 func Once(ctx context.Context, s Store, effect Effect, run func(ctx context.Context) (Proposal, error)) (Result, error) {
 	if s == nil {
-		return Result{}, &countersign.MalformedError{Field: "store", Reason: "is nil"}
+		return Result{}, errNoStore
 	}
 	if run == nil {
 		return Result{}, &countersign.MalformedError{Field: "run", Reason: "is nil"}
 	}
-	found, err := s.ReadReceipt(ctx, effect.Key)
-	if err == nil {
-		return Result{Receipt: found, AlreadyRecorded: true}, nil
-	}
-	if _, none := errors.AsType[*UnknownReceiptError](err); !none {
-		return Result{}, err
+	found, there, err := look(ctx, s, effect.Key)
+	if err != nil || there {
+		return found, err
 	}
 	proposal, err := run(ctx)
 	if err != nil {

@@ -28,8 +28,9 @@ type Store interface {
 	// request is malformed but for its key.
 	RecordEffect(ctx context.Context, req RecordEffect) (Result, error)
 
-	// ReadReceipt returns the receipt under a key, or an [*UnknownReceiptError].
-	ReadReceipt(ctx context.Context, key Key) (Receipt, error)
+	// ReadReceipt returns the receipt under a key, as AlreadyRecorded, or an
+	// [*UnknownReceiptError].
+	ReadReceipt(ctx context.Context, key Key) (Result, error)
 
 	// ListReceipts returns all receipts of many occurrences in one look-up, ordered
 	// by occurrence and then by effect, in byte order.

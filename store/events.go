@@ -163,7 +163,7 @@ func (e *Events) recorded(ctx context.Context, key receipt.Key, refusal error) (
 	if err != nil {
 		return receipt.Result{}, err
 	}
-	return e.result(ctx, receipt.Plan{Receipt: found, AlreadyRecorded: true})
+	return e.result(ctx, receipt.Plan{Receipt: found.Receipt, AlreadyRecorded: true})
 }
 
 // RecordEffect implements [receipt.Store].
@@ -348,18 +348,18 @@ func (e *Events) DropNamespace(ctx context.Context, ns countersign.Namespace) (e
 }
 
 // ReadReceipt implements [receipt.Store].
-func (e *Events) ReadReceipt(ctx context.Context, key receipt.Key) (receipt.Receipt, error) {
+func (e *Events) ReadReceipt(ctx context.Context, key receipt.Key) (receipt.Result, error) {
 	if err := e.check(ctx, key.Check()); err != nil {
-		return receipt.Receipt{}, err
+		return receipt.Result{}, err
 	}
 	found, err := e.port.FindReceipts(ctx, receipt.ListReceipts{Namespace: key.Namespace, Occurrences: []string{key.Occurrence}}, key.Effect)
 	if err != nil {
-		return receipt.Receipt{}, err
+		return receipt.Result{}, err
 	}
 	if len(found) == 0 {
-		return receipt.Receipt{}, &receipt.UnknownReceiptError{Key: key}
+		return receipt.Result{}, &receipt.UnknownReceiptError{Key: key}
 	}
-	return found[0], nil
+	return receipt.Result{Receipt: found[0], AlreadyRecorded: true, Settlement: e.port.Settlement()}, nil
 }
 
 // ListReceipts implements [receipt.Store].

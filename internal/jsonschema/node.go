@@ -61,6 +61,7 @@ type dependency struct {
 	name     string
 	required []string
 	schema   int32
+	cost     int // the steps for each member of an object
 }
 
 func newNode(place int32) node {

@@ -53,5 +53,5 @@ func programSize(re *syntax.Regexp) int {
 	return min(size, MaxPatternSize+1)
 }
 
-// cost returns the steps for matching a text.
-func (p *pattern) cost(text []byte) int { return (len(text) + 4) * (p.size/4 + 2) }
+// cost returns the steps for matching a text of a length.
+func (p *pattern) cost(length int) int { return (length + 4) * (p.size/4 + 2) }

@@ -8,8 +8,9 @@ import (
 // A multiset says how often each node is evaluated at one place of a document.
 type multiset map[int32]int
 
-// maxVisitWork bounds the search of checkVisits itself.
-const maxVisitWork = 4_000_000
+// maxVisitWork bounds the search of checkVisits itself, in steps of a nanosecond
+// or a few.
+const maxVisitWork = 200_000_000
 
 // checkVisits refuses a schema that may evaluate one place of a document more
 // than MaxVisits times.
@@ -31,7 +32,7 @@ func (p *parser) checkVisits() error {
 	for len(queue) > 0 {
 		s := queue[0]
 		queue = queue[1:]
-		here, err := p.expand(s.nodes)
+		here, err := p.expand(s.nodes, &work)
 		if err != nil {
 			return err
 		}
@@ -52,7 +53,7 @@ func (p *parser) checkVisits() error {
 }
 
 // expand adds what is evaluated at the same place.
-func (p *parser) expand(nodes multiset) (multiset, error) {
+func (p *parser) expand(nodes multiset, work *int) (multiset, error) {
 	all := make(multiset, len(nodes))
 	total := 0
 	type visit struct {
@@ -67,6 +68,7 @@ func (p *parser) expand(nodes multiset) (multiset, error) {
 		v := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
 		all[v.node] += v.times
+		*work += 10
 		if total += v.times; total > MaxVisits {
 			return nil, &SchemaError{Reason: "the schema may evaluate one place of a document more often than is allowed, along different paths"}
 		}
@@ -100,10 +102,7 @@ func (p *parser) steps(here multiset, work *int) func(func(multiset) bool) {
 		names := map[string]bool{}
 		for _, n := range objects {
 			for _, name := range p.nodes[n].names[:len(p.nodes[n].properties)] {
-				if *work++; *work > maxVisitWork {
-					yield(nil)
-					return
-				}
+				*work += 10
 				if names[name] {
 					continue
 				}
@@ -133,13 +132,16 @@ func (p *parser) member(here multiset, objects []int32, name string, work *int) 
 	next := multiset{}
 	for _, n := range objects {
 		node := &p.nodes[n]
-		*work += 1 + len(node.patterns)
+		*work += 20
 		found := false
 		if i := node.slot([]byte(name)); i != none && int(i) < len(node.properties) {
 			next[node.properties[i]] += here[n]
 			found = true
 		}
 		for i := range node.patterns {
+			if *work += node.patterns[i].pattern.cost(len(name)); *work > maxVisitWork {
+				return next // which nobody looks at any more
+			}
 			if node.patterns[i].pattern.regexp.MatchString(name) {
 				next[node.patterns[i].schema] += here[n]
 				found = true
@@ -158,7 +160,7 @@ func (p *parser) otherMember(here multiset, objects []int32, work *int) multiset
 	next := multiset{}
 	for _, n := range objects {
 		node := &p.nodes[n]
-		*work += 1 + len(node.patterns)
+		*work += 20 + 10*len(node.patterns)
 		matched := multiset{}
 		for i := range node.patterns {
 			matched[node.patterns[i].schema] += here[n]
@@ -177,7 +179,7 @@ func (p *parser) otherMember(here multiset, objects []int32, work *int) multiset
 func (p *parser) element(here multiset, arrays []int32, index int, work *int) multiset {
 	next := multiset{}
 	for _, n := range arrays {
-		*work++
+		*work += 20
 		node := &p.nodes[n]
 		switch {
 		case node.items != none:

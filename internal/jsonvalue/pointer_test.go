@@ -10,7 +10,7 @@ import (
 
 func TestParsePointerReadsTheExamplesOfTheRFC(t *testing.T) {
 	for pointer, want := range map[string][]string{
-		"": {}, "/foo": {"foo"}, "/foo/0": {"foo", "0"}, "/": {""}, "/a~1b": {"a/b"}, "/c%d": {"c%d"}, "/ ": {" "}, "/m~0n": {"m~n"},
+		"": {}, "/foo": {"foo"}, "/foo/0": {"foo", "0"}, "/": {""}, "/a~1b": {"a/b"}, "/c%d": {"c%d"}, "/ x": {" x"}, "/m~0n": {"m~n"},
 		"/~01": {"~1"}, "//": {"", ""},
 	} {
 		path, err := jsonvalue.ParsePointer(pointer)

@@ -23,8 +23,8 @@ func TestConformance(t *testing.T) {
 	storetest.Run(t, storetest.Harness{
 		New: func(storetest.T) storetest.Opener {
 			medium := memory.NewMedium()
-			return func(context.Context, storetest.OpenOptions) (storetest.Backend, error) {
-				return handle{memory.Open(medium), medium}, nil
+			return func(_ context.Context, o storetest.OpenOptions) (storetest.Backend, error) {
+				return handle{memory.OpenWith(medium, &memory.Options{Clock: o.Clock}), medium}, nil
 			}
 		},
 		Plant: func(_ context.Context, b storetest.Backend, img durable.Image) error {

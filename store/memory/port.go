@@ -227,9 +227,6 @@ func (o *observer) after(plan eventlog.ObserverPlan) *observer {
 	if next.partitions == nil {
 		next.partitions = map[string]eventlog.Partition{}
 	}
-	maps.DeleteFunc(next.partitions, func(_ string, p eventlog.Partition) bool {
-		return plan.DeleteFrom != nil && p.From >= *plan.DeleteFrom
-	})
 	for _, source := range plan.Delete {
 		delete(next.partitions, source)
 	}
