@@ -36,5 +36,5 @@ const (
 	// nanoseconds.
 	MaxSteps = 50_000_000
 	// MaxProblems is how many problems are returned.
-	MaxProblems = 100
+	MaxProblems = 1_000
 )
