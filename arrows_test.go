@@ -20,7 +20,7 @@ var floors = [][]string{
 	{"store/internal/group"},
 	{"store/memory", "store/sqlite", "store/postgres", "store/mongo", "storetest/netfault", "internal/serverenv"},
 	{"storetest"},
-	{"examples/quickstart", "internal/benchtable", "internal/differential", "internal/testservers"},
+	{"examples/quickstart", "examples/idempotency", "examples/readmodel", "internal/benchtable", "internal/differential", "internal/testservers"},
 }
 
 func TestArrowsPointDown(t *testing.T) {

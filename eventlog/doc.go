@@ -2,8 +2,8 @@
 // constraints and concurrency scopes, with observers that see every event at least
 // once, in order for each event source.
 //
-// The contract is section 5 of the document on occurrences and receipts (see
-// docs/contract.md). The rules are pure functions: [Catalog.Prepare] judges events
+// The contract is part II, section 5, of docs/contract.md, and docs/events.md is
+// the guide. The rules are pure functions: [Catalog.Prepare] judges events
 // by their schemas, [Decide] by the constraints and scopes, in the transaction that
 // writes them.
 //

@@ -2,8 +2,7 @@
 // name of an effect, the first outcome that was committed. A retry gets it back, with
 // the response byte for byte, and does not run the effect again.
 //
-// The contract is section 6 of the document on occurrences and receipts (see
-// docs/contract.md). [Once] is what a handler calls; [Append], [Record], [Get] and
+// The contract is part II, section 6, of docs/contract.md. [Once] is what a handler calls; [Append], [Record], [Get] and
 // [List] are the steps by themselves.
 //
 // What a receipt does not guarantee: it does not fence the effect against a lease
