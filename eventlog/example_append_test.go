@@ -39,7 +39,7 @@ func Example() {
 	var refused *eventlog.ViolationsError
 	if errors.As(err, &refused) {
 		for _, v := range refused.Violations {
-			fmt.Println(v.Event, v.Kind, v.Pointer, v.Constraint)
+			fmt.Printf("%d %s %q %q\n", v.Event, v.Kind, v.Pointer, v.Constraint)
 		}
 	}
 	for e, err := range users.Events(ctx, 0, eventlog.Filter{}) {
@@ -47,7 +47,7 @@ func Example() {
 	}
 	// Output:
 	// 0 <nil>
-	// 0 unique_value  user name
-	// 1 schema /name 
+	// 0 unique_value "" "user name"
+	// 1 schema "/name" ""
 	// 0 user-1 {"name":"Ann"} <nil>
 }

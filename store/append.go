@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/countersign/countersign/eventlog"
@@ -18,7 +19,7 @@ type Append struct {
 
 	plan receipt.Plan
 	err  error
-	from uint64 // the sequence's next number when it was decided
+	from uint64 // the sequence's next number when it was decided; atomic, since a caller may go meanwhile
 }
 
 // Sequence returns the sequence that it appends to, and false for a record, which
@@ -54,9 +55,8 @@ func (a *Append) Size() int {
 
 // decide sets the verdict, and carries it over to what was read.
 func (a *Append) decide(found receipt.Found, s *eventlog.Slice, now time.Time) {
-	a.from = 0
 	if s != nil {
-		a.from = s.Next
+		atomic.StoreUint64(&a.from, s.Next)
 	}
 	switch {
 	case a.record != nil:
@@ -105,7 +105,7 @@ func (a *Append) UnknownOutcome(err error) error {
 	if key, ok := a.Key(); ok {
 		return &receipt.UnknownOutcomeError{Key: key, Err: err}
 	}
-	return &eventlog.UnknownOutcomeError{Op: eventlog.OpAppend, Sequence: a.prepared.Append.Sequence, From: a.from, Err: err}
+	return &eventlog.UnknownOutcomeError{Op: eventlog.OpAppend, Sequence: a.prepared.Append.Sequence, From: atomic.LoadUint64(&a.from), Err: err}
 }
 
 // Clone makes it independent of the caller's memory: a group may still be written
@@ -223,8 +223,8 @@ func (g *AppendGroup) Receipts() []receipt.Receipt {
 	return all
 }
 
-// again reports whether the verdict is about what the append was prepared with, not
+// again reports whether a verdict is about what the append was prepared with, not
 // about the append.
-func (a *Append) again() bool {
-	return errors.Is(a.err, eventlog.ErrDefinitionsChanged) || errors.Is(a.err, eventlog.ErrIndexIncomplete)
+func again(err error) bool {
+	return errors.Is(err, eventlog.ErrDefinitionsChanged) || errors.Is(err, eventlog.ErrIndexIncomplete)
 }

@@ -213,8 +213,10 @@ func (e *Events) append(ctx context.Context, req eventlog.AppendEvents, bind fun
 		a := bind(prepared)
 		err = e.carryOut(ctx, &a)
 		switch {
-		case !a.again():
-			return a.plan, err
+		case err == nil:
+			return a.plan, nil
+		case !again(err): // nothing of a is looked at: a group may still work on it
+			return receipt.Plan{}, err
 		case n == definitionAttempts:
 			return receipt.Plan{}, &UnavailableError{Reason: "the definitions keep changing", Err: err}
 		case errors.Is(err, eventlog.ErrIndexIncomplete):
