@@ -136,13 +136,14 @@ func (o *Observer) Run(ctx context.Context) error {
 		err := o.hold(ctx, o.follow)
 		var held *ObserverHeldError
 		var stale *StaleObserverError
+		var unknown *UnknownObserverError
 		switch {
 		case ctx.Err() != nil:
 			return countersign.ContextError(ctx)
 		case errors.As(err, &held):
 			pause = min(standby, lease(o.o.Lease)/3)
-		case errors.As(err, &stale):
-			pause = 0 // a replay, or somebody else: claim again
+		case errors.As(err, &stale), errors.As(err, &unknown):
+			pause = 0 // a replay, somebody else, or the namespace was dropped: claim again
 		case errors.Is(err, countersign.ErrRefused):
 			return err
 		default:

@@ -17,8 +17,9 @@ type Append struct {
 	with     *receipt.AppendWithReceipt
 	record   *receipt.RecordEffect
 
-	plan receipt.Plan
-	err  error
+	plan   receipt.Plan
+	err    error
+	behind bool // of a hit: the constraint index of the sequence is not complete
 	from uint64 // the sequence's next number when it was decided; atomic, since a caller may go meanwhile
 }
 
@@ -74,7 +75,12 @@ func (a *Append) decide(found receipt.Found, s *eventlog.Slice, now time.Time) {
 	if key, ok := a.Key(); ok {
 		found[key] = a.plan.Receipt
 	}
-	if s != nil && !a.plan.AlreadyRecorded {
+	switch {
+	case s == nil:
+	case a.plan.AlreadyRecorded:
+		sequence, _ := a.Sequence()
+		a.behind = s.Exists && s.Indexed != s.Constraints && a.plan.Receipt.Sequence == sequence.Name
+	default:
 		s.Apply(a.plan.Log)
 	}
 }

@@ -126,12 +126,13 @@ func (e *Events) AppendEvents(ctx context.Context, req eventlog.AppendEvents) (e
 	if err := e.check(ctx, req.Check()); err != nil {
 		return eventlog.Appended{}, err
 	}
-	plan, err := e.append(ctx, req, func(p *eventlog.Prepared) *Append { return &Append{prepared: p} })
+	a, err := e.append(ctx, req, func(p *eventlog.Prepared) *Append { return &Append{prepared: p} })
 	if err != nil {
 		return eventlog.Appended{}, err
 	}
-	plan.Log.Appended.Settlement = e.port.Settlement()
-	return plan.Log.Appended, nil
+	appended := a.plan.Log.Appended
+	appended.Settlement = e.port.Settlement()
+	return appended, nil
 }
 
 // AppendWithReceipt implements [receipt.Store].
@@ -143,10 +144,10 @@ func (e *Events) AppendWithReceipt(ctx context.Context, req receipt.AppendWithRe
 		return e.recorded(ctx, req.Key(), err)
 	}
 	req.Sequence = req.Sequence.Named()
-	plan, err := e.append(ctx, req.AppendEvents, func(p *eventlog.Prepared) *Append { return &Append{prepared: p, with: &req} })
+	a, err := e.append(ctx, req.AppendEvents, func(p *eventlog.Prepared) *Append { return &Append{prepared: p, with: &req} })
 	switch {
 	case err == nil:
-		return e.result(ctx, plan)
+		return e.result(ctx, a.plan, a.behind), nil
 	case errors.Is(err, countersign.ErrMalformed): // a document that can't be judged
 		return e.recorded(ctx, req.Key(), err)
 	}
@@ -163,7 +164,7 @@ func (e *Events) recorded(ctx context.Context, key receipt.Key, refusal error) (
 	if err != nil {
 		return receipt.Result{}, err
 	}
-	return e.result(ctx, receipt.Plan{Receipt: found.Receipt, AlreadyRecorded: true})
+	return e.result(ctx, receipt.Plan{Receipt: found.Receipt, AlreadyRecorded: true}, false), nil
 }
 
 // RecordEffect implements [receipt.Store].
@@ -178,20 +179,23 @@ func (e *Events) RecordEffect(ctx context.Context, req receipt.RecordEffect) (re
 	if err := e.carryOut(ctx, &a); err != nil {
 		return receipt.Result{}, err
 	}
-	return e.result(ctx, a.plan)
+	return e.result(ctx, a.plan, false), nil
 }
 
 // result is what the caller learns. After a hit it wakes those who wait for the
-// events, and completes the constraint index: the first answer may have been lost
-// together with the process that would have done so.
-func (e *Events) result(ctx context.Context, p receipt.Plan) (receipt.Result, error) {
+// events, and completes the constraint index of the sequence where that is behind:
+// the process that would have done so may have been lost together with the first
+// answer. What fails there does not turn a hit into an error, since the next append
+// completes the index too.
+func (e *Events) result(ctx context.Context, p receipt.Plan, behind bool) receipt.Result {
 	if r := p.Receipt; p.AlreadyRecorded && r.Outcome == receipt.Appended {
 		sequence := eventlog.Sequence{Namespace: r.Key.Namespace, Name: r.Sequence}
-		// What fails here does not turn a hit into an error: the next append does it.
-		_ = e.completeIndex(context.WithoutCancel(ctx), sequence)
+		if behind {
+			_ = e.completeIndex(ctx, sequence)
+		}
 		e.Wake(sequence)
 	}
-	return receipt.Result{Receipt: p.Receipt.Clone(), AlreadyRecorded: p.AlreadyRecorded, Settlement: e.port.Settlement()}, nil
+	return receipt.Result{Receipt: p.Receipt.Clone(), AlreadyRecorded: p.AlreadyRecorded, Settlement: e.port.Settlement()}
 }
 
 // definitionAttempts is how often an append is prepared anew when the definitions
@@ -199,29 +203,29 @@ func (e *Events) result(ctx context.Context, p receipt.Plan) (receipt.Result, er
 const definitionAttempts = 10
 
 // append prepares a well-formed append and carries it out.
-func (e *Events) append(ctx context.Context, req eventlog.AppendEvents, bind func(*eventlog.Prepared) *Append) (receipt.Plan, error) {
+func (e *Events) append(ctx context.Context, req eventlog.AppendEvents, bind func(*eventlog.Prepared) *Append) (*Append, error) {
 	eventStore := req.Sequence.Namespace.EventStore
 	for n := 1; ; n++ {
 		catalog, err := e.catalog(ctx, eventStore)
 		if err != nil {
-			return receipt.Plan{}, err
+			return nil, err
 		}
 		prepared, err := catalog.Prepare(req)
 		if err != nil {
-			return receipt.Plan{}, err
+			return nil, err
 		}
 		a := bind(prepared)
 		err = e.carryOut(ctx, &a)
 		switch {
 		case err == nil:
-			return a.plan, nil
+			return a, nil
 		case !again(err): // nothing of a is looked at: a group may still work on it
-			return receipt.Plan{}, err
+			return nil, err
 		case n == definitionAttempts:
-			return receipt.Plan{}, &UnavailableError{Reason: "the definitions keep changing", Err: err}
+			return nil, &UnavailableError{Reason: "the definitions keep changing", Err: err}
 		case errors.Is(err, eventlog.ErrIndexIncomplete):
 			if err := e.completeIndex(ctx, req.Sequence.Named()); err != nil {
-				return receipt.Plan{}, err
+				return nil, err
 			}
 		default:
 			e.forget(eventStore)
