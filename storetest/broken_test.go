@@ -27,6 +27,7 @@ type fault struct {
 	atomically func(context.Context, *broken, func(context.Context, store.Backend) error) error
 	closes     func(*broken) error
 
+	log  logFault
 	wire wireFault // of a server that is reached over the network; see remote_test.go
 
 	opened func(m *memory.Medium, sh *shared) // each time that a handle is opened
@@ -66,7 +67,7 @@ func (f fault) harness() Harness {
 				if f.opened != nil {
 					f.opened(m, sh)
 				}
-				s := memory.Open(m)
+				s := memory.OpenWith(m, &memory.Options{Clock: o.Clock})
 				b := &broken{Store: s, EventStore: s, ObserverStore: s, ReceiptStore: s, handle: s, medium: m, shared: sh, fault: f}
 				if o.Dial == nil {
 					return b, nil

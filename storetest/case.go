@@ -7,11 +7,17 @@ type Need string
 
 const (
 	NeedOwners       Need = "durable.Store of the backend"
+	NeedEvents       Need = "eventlog.Store of the backend"
+	NeedObservers    Need = "eventlog.Observers of the backend"
+	NeedReceipts     Need = "receipt.Store of the backend"
 	NeedTransactions Need = "store.Transactor of the backend"
 	NeedPlant        Need = "Plant of the harness"
 	NeedKill         Need = "Kill of the harness"
 	NeedWire         Need = "Wire of the harness"
 )
+
+// needs are all needs, in the order in which what lacks them is listed.
+var needs = []Need{NeedOwners, NeedEvents, NeedObservers, NeedReceipts, NeedTransactions, NeedPlant, NeedKill, NeedWire}
 
 // A Case is one promise of the contract, as a value. Group and Name are stable:
 // they are how a failure is cited, and how a single case is run.
@@ -35,5 +41,7 @@ func Cases() []Case {
 		identityCases, payloadCases, limitCases, integerCases, aliasCases,
 		pageCases, contextCases, handleCases, recoverCases, outboxCases,
 		concurrencyCases, linearCases, waitCases, transactionCases, randomCases, wireCases, killCases,
+		appendCases, schemaCases, constraintCases, scopeCases, eventsCases, effectReceiptCases, observerCases, namespaceCases,
+		logContextCases, logAliasCases, logTransactionCases, joinCases, logConcurrencyCases, logRandomCases,
 	)
 }

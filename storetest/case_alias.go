@@ -24,11 +24,11 @@ var aliasCases = []Case{
 	}),
 	bothModes("alias", "receipt_keeps_nothing_of_the_callers", func(s *session, o subject) {
 		withEffects(s, o, "e1")
-		r := receipt("r1", "e1")
+		r := terminal("r1", "e1")
 		s.record(recorded, o, firstFence, r)
 		scribble(r.Payload.Bytes)
 		s.same("after the caller changed the receipt that it had sent", o.id)
-		s.record(recordedBefore, o, firstFence, receipt("r1", "e1"))
+		s.record(recordedBefore, o, firstFence, terminal("r1", "e1"))
 	}),
 	bothModes("alias", "image_is_the_callers", func(s *session, o subject) {
 		fill(s, o)
@@ -102,7 +102,7 @@ var aliasCases = []Case{
 func fullCommit(s *session, o subject, inbox string) durable.Commit {
 	c := s.next(o, inbox, "a of "+inbox, "b of "+inbox)
 	c.Effects = intents("effect of "+inbox, "pending of "+inbox)
-	c.Receipts = []durable.TerminalReceipt{receipt("receipt of "+inbox, "effect of "+inbox)}
+	c.Receipts = []durable.TerminalReceipt{terminal("receipt of "+inbox, "effect of "+inbox)}
 	return c
 }
 
@@ -137,7 +137,7 @@ func scribbleCommit(c durable.Commit) {
 	}
 	for i := range c.Receipts {
 		scribble(c.Receipts[i].Payload.Bytes)
-		c.Receipts[i] = receipt("scribbled", "scribbled")
+		c.Receipts[i] = terminal("scribbled", "scribbled")
 	}
 }
 

@@ -8,7 +8,7 @@ var commitCases = []Case{
 	bothModes("commit", "shows_everything_at_once", func(s *session, o subject) {
 		c := s.next(o, "m1", "first")
 		c.Effects = intents("e1", "e2")
-		c.Receipts = []durable.TerminalReceipt{receipt("r1", "e2")}
+		c.Receipts = []durable.TerminalReceipt{terminal("r1", "e2")}
 		s.commit(committed, c)
 	}),
 	bothModes("commit", "follows_commit", func(s *session, o subject) {
@@ -23,7 +23,7 @@ var commitCases = []Case{
 	bothModes("commit", "batch_ends_where_its_records_point", func(s *session, o subject) {
 		c := s.next(o, "m1", "a", "b", "c")
 		c.Effects = intents("e1", "e2")
-		c.Receipts = []durable.TerminalReceipt{receipt("r1", "e1")}
+		c.Receipts = []durable.TerminalReceipt{terminal("r1", "e1")}
 		want := uint64(3)
 		if o.mode == durable.Snapshot {
 			want = 1
@@ -33,7 +33,7 @@ var commitCases = []Case{
 		}
 		c = s.next(o, "m2", "d", "e")
 		c.Effects = intents("e3")
-		c.Receipts = []durable.TerminalReceipt{receipt("r3", "e3")}
+		c.Receipts = []durable.TerminalReceipt{terminal("r3", "e3")}
 		s.commit(committed, c)
 	}),
 	bothModes("commit", "keeps_both_versions", func(s *session, o subject) {
@@ -112,7 +112,7 @@ var commitCases = []Case{
 		s.commit(committed, first)
 		again := s.next(o, "m1", "other", "more")
 		again.Effects = []durable.Intent{{ID: "e1", Payload: text("other")}, {ID: "e2", Payload: text("new")}}
-		again.Receipts = []durable.TerminalReceipt{receipt("r1", "e1"), receipt("r9", "nothing")}
+		again.Receipts = []durable.TerminalReceipt{terminal("r1", "e1"), terminal("r9", "nothing")}
 		s.commit(duplicate, again)
 		again.State = o.other()
 		s.commit(duplicate, again)
@@ -187,7 +187,7 @@ var commitCases = []Case{
 	}),
 	bothModes("inbox", "refused_commit_completes_nothing", func(s *session, o subject) {
 		c := s.next(o, "m1")
-		c.Receipts = []durable.TerminalReceipt{receipt("r1", "nothing")}
+		c.Receipts = []durable.TerminalReceipt{terminal("r1", "nothing")}
 		s.commit(unknownEffect, c)
 		c.Receipts = nil
 		c.Inbox.Fingerprint = []byte("another one")
@@ -203,7 +203,7 @@ var commitCases = []Case{
 func checkOrder(s *session, o subject) {
 	done := s.next(o, "m1")
 	done.Effects = intents("e1", "e2", "e3")
-	done.Receipts = []durable.TerminalReceipt{receipt("r1", "e1")}
+	done.Receipts = []durable.TerminalReceipt{terminal("r1", "e1")}
 	s.commit(committed, done)
 
 	c := durable.Commit{
@@ -213,8 +213,8 @@ func checkOrder(s *session, o subject) {
 		Effects: []durable.Intent{{ID: "e2", Payload: text("other")}},
 		Receipts: []durable.TerminalReceipt{
 			{ID: "r1", EffectID: "e1", Outcome: durable.Rejected, Payload: text("other")},
-			receipt("r2", "nothing"),
-			receipt("r3", "e1"),
+			terminal("r2", "nothing"),
+			terminal("r3", "e1"),
 		},
 	}
 	s.commit(malformed, c)
@@ -249,18 +249,18 @@ func checkOrder(s *session, o subject) {
 func allOrNothing(s *session, o subject) {
 	known := s.next(o, "m1")
 	known.Effects = intents("known")
-	known.Receipts = []durable.TerminalReceipt{receipt("known receipt", "known")}
+	known.Receipts = []durable.TerminalReceipt{terminal("known receipt", "known")}
 	s.commit(committed, known)
 
 	c := s.next(o, "m2", "a", "b")
 	c.Effects = append(intents("e1", "e2", "e3"), durable.Intent{ID: "known", Payload: text("other")})
 	s.commit(effectConflict, c)
 	c.Effects = intents("e1", "e2")
-	c.Receipts = []durable.TerminalReceipt{receipt("r1", "e1"), receipt("r2", "e2"), receipt("r3", "e3")}
+	c.Receipts = []durable.TerminalReceipt{terminal("r1", "e1"), terminal("r2", "e2"), terminal("r3", "e3")}
 	s.commit(unknownEffect, c)
-	c.Receipts[2] = receipt("r3", "known")
+	c.Receipts[2] = terminal("r3", "known")
 	s.commit(receiptedBefore, c)
-	c.Receipts[2] = receipt("known receipt", "e1")
+	c.Receipts[2] = terminal("known receipt", "e1")
 	s.commit(receiptConflict, c)
 	c.Receipts = c.Receipts[:2]
 	wrong := c

@@ -251,7 +251,7 @@ func oneReceipt(t T, h Harness) {
 		effect := numbered("e", rounds)[round]
 		together(t, senders, func(i int) error {
 			// Half of them under one id, half under another.
-			req := durable.RecordReceipt{Owner: o.id, Fence: firstFence, Receipt: receipt(fmt.Sprintf("receipt %d of %s", i%2, effect), effect)}
+			req := durable.RecordReceipt{Owner: o.id, Fence: firstFence, Receipt: terminal(fmt.Sprintf("receipt %d of %s", i%2, effect), effect)}
 			return taken(t.Context(), func() error {
 				answers[i] = ask(t.Context(), store(i/2), req)
 				return answers[i].err
@@ -340,7 +340,7 @@ func handOff(t T, h Harness) {
 						Inbox: durable.Inbox{ID: fmt.Sprintf("round %d, message %d", round, n)}, State: o.change("state"),
 					}
 				} else {
-					req = durable.RecordReceipt{Owner: o.id, Fence: fence, Receipt: receipt("receipt of "+effects[n], effects[n])}
+					req = durable.RecordReceipt{Owner: o.id, Fence: fence, Receipt: terminal("receipt of "+effects[n], effects[n])}
 				}
 				if i == 1 && n == len(effects)-1 {
 					<-handed // one receipt at least comes too late
@@ -539,9 +539,9 @@ func consistentLoads(t T, h Harness) {
 				for _, req := range []request{
 					durable.Commit{
 						Owner: o.id, ExpectedPosition: uint64(n), Fence: firstFence, Inbox: durable.Inbox{ID: fmt.Sprint(n)},
-						State: o.change("state"), Effects: intents(a, b), Receipts: []durable.TerminalReceipt{receipt(a, a)},
+						State: o.change("state"), Effects: intents(a, b), Receipts: []durable.TerminalReceipt{terminal(a, a)},
 					},
-					durable.RecordReceipt{Owner: o.id, Fence: firstFence, Receipt: receipt(b, b)},
+					durable.RecordReceipt{Owner: o.id, Fence: firstFence, Receipt: terminal(b, b)},
 				} {
 					for range readers {
 						tickets <- struct{}{}

@@ -42,7 +42,7 @@ func callsOn(s *session, o subject) []call {
 			return err
 		}},
 		{"RecordReceipt", func(ctx context.Context, st durable.Store) error {
-			_, err := st.RecordReceipt(ctx, durable.RecordReceipt{Owner: o.id, Fence: firstFence, Receipt: receipt("unseen", "pending")})
+			_, err := st.RecordReceipt(ctx, durable.RecordReceipt{Owner: o.id, Fence: firstFence, Receipt: terminal("unseen", "pending")})
 			return err
 		}},
 		{"ReadHistory", func(ctx context.Context, st durable.Store) error {

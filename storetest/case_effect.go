@@ -45,7 +45,7 @@ var effectCases = []Case{
 		c := s.next(o, "m1")
 		c.Effects = intents("e1")
 		s.commit(committed, c)
-		s.record(recorded, o, firstFence, receipt("r1", "e1"))
+		s.record(recorded, o, firstFence, terminal("r1", "e1"))
 		c = s.next(o, "m2")
 		c.Effects = intents("e1")
 		s.commit(committed, c)
@@ -56,7 +56,7 @@ var effectCases = []Case{
 			c.Effects = intents(ids...)
 			s.commit(committed, c)
 		}
-		s.record(recorded, o, firstFence, receipt("r1", "m"))
+		s.record(recorded, o, firstFence, terminal("r1", "m"))
 	}),
 	// UTF-16 code units, and most collations, order these otherwise.
 	bothModes("effect", "records_are_sorted_by_bytes", func(s *session, o subject) {
@@ -65,7 +65,7 @@ var effectCases = []Case{
 			c := s.next(o, id)
 			c.Effects = intents(id)
 			s.commit(committed, c)
-			s.record(recorded, o, firstFence, receipt(id, id))
+			s.record(recorded, o, firstFence, terminal(id, id))
 		}
 		c := s.next(o, "all")
 		for _, id := range ids {

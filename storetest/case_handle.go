@@ -16,11 +16,11 @@ var handleCases = []Case{
 		s.reopen()
 		fill(s, o)
 		s.reopen()
-		s.record(recorded, o, firstFence, receipt("r1", "pending of m2"))
+		s.record(recorded, o, firstFence, terminal("r1", "pending of m2"))
 		s.reopen()
 		s.advance(fenceAdvanced, o, firstFence+1)
 		s.reopen()
-		s.record(recordedBefore, o, firstFence, receipt("r1", "pending of m2"))
+		s.record(recordedBefore, o, firstFence, terminal("r1", "pending of m2"))
 		s.commit(committed, s.next(o, "m9"))
 	}),
 	bothModes("handle", "redelivery_to_another_process_is_a_duplicate", func(s *session, o subject) {
@@ -39,7 +39,7 @@ var handleCases = []Case{
 			s.commit(committed, fullCommit(s, o, fmt.Sprintf("m%d", i)))
 			s.sameThrough(two, "read through the other handle", o.id)
 			s.store = two
-			s.record(recorded, o, firstFence+uint64(i), receipt(fmt.Sprintf("r%d", i), fmt.Sprintf("pending of m%d", i)))
+			s.record(recorded, o, firstFence+uint64(i), terminal(fmt.Sprintf("r%d", i), fmt.Sprintf("pending of m%d", i)))
 			s.advance(fenceAdvanced, o, firstFence+1+uint64(i))
 			s.sameThrough(one, "read through the first handle", o.id)
 		}

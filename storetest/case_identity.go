@@ -40,7 +40,7 @@ var roles = []role{
 		return err
 	}},
 	{"owner to record a receipt of", durable.MaxOwnerBytes, func(s *session, _ subject, id string) error {
-		_, err := s.store.RecordReceipt(s.Context(), durable.RecordReceipt{Owner: id, Fence: firstFence, Receipt: receipt("new", "pending")})
+		_, err := s.store.RecordReceipt(s.Context(), durable.RecordReceipt{Owner: id, Fence: firstFence, Receipt: terminal("new", "pending")})
 		return err
 	}},
 	{"owner to read the history of", durable.MaxOwnerBytes, func(s *session, _ subject, id string) error {
@@ -63,20 +63,20 @@ var roles = []role{
 	}},
 	{"receipt id of a commit", countersign.MaxIdentityBytes, func(s *session, o subject, id string) error {
 		c := s.next(o, "new")
-		c.Receipts = []durable.TerminalReceipt{receipt(id, "pending")}
+		c.Receipts = []durable.TerminalReceipt{terminal(id, "pending")}
 		return s.try(c)
 	}},
 	{"effect id of a commit's receipt", countersign.MaxIdentityBytes, func(s *session, o subject, id string) error {
 		c := s.next(o, "new")
-		c.Receipts = []durable.TerminalReceipt{receipt("new", id)}
+		c.Receipts = []durable.TerminalReceipt{terminal("new", id)}
 		return s.try(c)
 	}},
 	{"receipt id", countersign.MaxIdentityBytes, func(s *session, o subject, id string) error {
-		_, err := s.store.RecordReceipt(s.Context(), durable.RecordReceipt{Owner: o.id, Fence: firstFence, Receipt: receipt(id, "pending")})
+		_, err := s.store.RecordReceipt(s.Context(), durable.RecordReceipt{Owner: o.id, Fence: firstFence, Receipt: terminal(id, "pending")})
 		return err
 	}},
 	{"effect id of a receipt", countersign.MaxIdentityBytes, func(s *session, o subject, id string) error {
-		_, err := s.store.RecordReceipt(s.Context(), durable.RecordReceipt{Owner: o.id, Fence: firstFence, Receipt: receipt("new", id)})
+		_, err := s.store.RecordReceipt(s.Context(), durable.RecordReceipt{Owner: o.id, Fence: firstFence, Receipt: terminal("new", id)})
 		return err
 	}},
 }
@@ -136,12 +136,12 @@ var identityCases = []Case{
 				for _, last := range []string{"1", "2", "3", "4", "5"} {
 					c.Effects = append(c.Effects, intents(base+last)...)
 				}
-				c.Receipts = []durable.TerminalReceipt{receipt(base+"1", base+"1")}
+				c.Receipts = []durable.TerminalReceipt{terminal(base+"1", base+"1")}
 				s.commit(committed, c)
 				s.commit(duplicate, c)
-				s.record(recorded, o, 0, receipt(base+"2", base+"2"))
-				s.record(recordedBefore, o, 0, receipt(base+"2", base+"2"))
-				s.record(receiptedBefore, o, 0, receipt(base+"3", base+"2"))
+				s.record(recorded, o, 0, terminal(base+"2", base+"2"))
+				s.record(recordedBefore, o, 0, terminal(base+"2", base+"2"))
+				s.record(receiptedBefore, o, 0, terminal(base+"3", base+"2"))
 				s.commit(committed, s.next(o, base+"2"))
 				s.advance(fenceAdvanced, o, 1)
 			}
@@ -192,7 +192,7 @@ var identityCases = []Case{
 			c := s.next(o, id)
 			c.Effects = intents(id)
 			s.commit(committed, c)
-			s.record(recorded, o, firstFence, receipt(id, id))
+			s.record(recorded, o, firstFence, terminal(id, id))
 		}
 	}),
 	ownerCase("identity", "of_owners_is_data_and_not_syntax", func(s *session) {

@@ -22,9 +22,9 @@ var integerCases = []Case{
 				o := subject{fmt.Sprintf("%d %s", i, mode), mode}
 				s.create(created, o, fence)
 				withEffects(s, o, "e1", "e2")
-				s.record(recorded, o, fence, receipt("r1", "e1"))
+				s.record(recorded, o, fence, terminal("r1", "e1"))
 				c := s.next(o, "m2")
-				c.Receipts = []durable.TerminalReceipt{receipt("r2", "e2")}
+				c.Receipts = []durable.TerminalReceipt{terminal("r2", "e2")}
 				s.commit(committed, c)
 				c = s.next(o, "m3")
 				c.Fence ^= 1 // the neighbour, which a float may not tell apart
@@ -51,7 +51,7 @@ var integerCases = []Case{
 			s.create(malformed, subject{"new", o.mode}, v)
 			s.create(malformed, o, v)
 			s.advance(malformed, o, v)
-			s.record(malformed, o, v, receipt("r1", "e1"))
+			s.record(malformed, o, v, terminal("r1", "e1"))
 			c := s.next(o, "m1")
 			c.Fence = v
 			s.commit(malformed, c)
@@ -98,7 +98,7 @@ var integerCases = []Case{
 			wrong.ExpectedPosition ^= 1
 			s.commit(positionConflict, wrong)
 			s.commit(committed, c)
-			s.record(recorded, o, firstFence, receipt("new", "a"))
+			s.record(recorded, o, firstFence, terminal("new", "a"))
 			s.commit(duplicate, c)
 		}
 	}),
@@ -107,11 +107,11 @@ var integerCases = []Case{
 			s.mustPlant(at(o, countersign.MaxInteger-1))
 			c := s.next(o, "last")
 			c.Effects = intents("e2")
-			c.Receipts = []durable.TerminalReceipt{receipt("r2", "e2")}
+			c.Receipts = []durable.TerminalReceipt{terminal("r2", "e2")}
 			s.commit(committed, c)
 			s.commit(duplicate, c)
 			s.commit(overflow, s.next(o, "none is left"))
-			s.record(recorded, o, firstFence, receipt("r1", "planted effect"))
+			s.record(recorded, o, firstFence, terminal("r1", "planted effect"))
 		}
 	}),
 	plantCase("integer", "position_never_wraps", func(s *session) {

@@ -21,7 +21,7 @@ var killCases = []Case{
 				s.commit(committed, c)
 				s.kill()
 				s.commit(duplicate, c)
-				s.record(recorded, o, firstFence+uint64(i), receipt(fmt.Sprintf("r%d", i), fmt.Sprintf("pending of m%d", i)))
+				s.record(recorded, o, firstFence+uint64(i), terminal(fmt.Sprintf("r%d", i), fmt.Sprintf("pending of m%d", i)))
 				s.kill()
 				s.advance(fenceAdvanced, o, firstFence+uint64(i)+1)
 				s.kill()

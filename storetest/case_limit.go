@@ -65,7 +65,7 @@ var limitCases = []Case{
 		c := s.next(o, "m2", "state")
 		c.Effects = intents(numbered("e", 600)...)
 		for _, id := range numbered("e", 399) {
-			c.Receipts = append(c.Receipts, receipt("receipt of "+id, id))
+			c.Receipts = append(c.Receipts, terminal("receipt of "+id, id))
 		}
 		if o.mode == durable.Snapshot {
 			c.Effects = append(c.Effects, intents("the snapshot does not count")...)
@@ -81,7 +81,7 @@ var limitCases = []Case{
 		c = s.next(o, "m1")
 		c.Effects = intents(ids[:600]...)
 		for _, id := range ids[:401] {
-			c.Receipts = append(c.Receipts, receipt(id, id))
+			c.Receipts = append(c.Receipts, terminal(id, id))
 		}
 		s.exceeds(c, "items", durable.MaxCommitItems, items(c))
 		if o.mode == durable.EventHistory {
@@ -102,7 +102,7 @@ var limitCases = []Case{
 		c = s.next(o, "m1")
 		c.Effects = []durable.Intent{{ID: "", Payload: text("a")}}
 		s.commit(malformed, c)
-		s.record(malformed, o, 0, receipt("", "e1"))
+		s.record(malformed, o, 0, terminal("", "e1"))
 		s.advance(malformed, o, 1<<63)
 	}),
 }

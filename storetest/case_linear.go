@@ -101,7 +101,7 @@ func nextOperation(r *rand.Rand, o subject, seen durable.Head, client, n int) an
 		return durable.AdvanceFence{Owner: o.id, Fence: seen.Fence + 1}
 	case 5:
 		effect := fmt.Sprintf("e%d", r.IntN(3))
-		return durable.RecordReceipt{Owner: o.id, Fence: seen.Fence, Receipt: receipt(fmt.Sprintf("r%d of %s", client%2, effect), effect)}
+		return durable.RecordReceipt{Owner: o.id, Fence: seen.Fence, Receipt: terminal(fmt.Sprintf("r%d of %s", client%2, effect), effect)}
 	}
 	id := fmt.Sprintf("client %d, message %d", client, n)
 	if r.IntN(3) == 0 {

@@ -12,11 +12,11 @@ var outboxCases = []Case{
 	bothModes("outbox", "effect_stays_pending_until_its_receipt", func(s *session, o subject) {
 		withEffects(s, o, "e1", "e2", "e3")
 		s.reopen()
-		s.record(staleFence, o, firstFence+1, receipt("r2", "e2"))
-		s.record(recorded, o, firstFence, receipt("r2", "e2"))
+		s.record(staleFence, o, firstFence+1, terminal("r2", "e2"))
+		s.record(recorded, o, firstFence, terminal("r2", "e2"))
 		s.reopen()
 		s.pendingPage(o, durable.ReadPending{})
-		rejected := receipt("r1", "e1")
+		rejected := terminal("r1", "e1")
 		rejected.Outcome = durable.Rejected
 		s.record(recorded, o, firstFence, rejected)
 		s.pendingPage(o, durable.ReadPending{})
@@ -38,7 +38,7 @@ var outboxCases = []Case{
 				s.failf("read pending effects", "%d, %v, with %d pending", len(page), err, len(s.model[o.id].Pending))
 			}
 			for _, e := range page {
-				s.record(recorded, o, firstFence, receipt("receipt of "+e.ID, e.ID))
+				s.record(recorded, o, firstFence, terminal("receipt of "+e.ID, e.ID))
 			}
 		}
 	}),
@@ -98,7 +98,7 @@ func twoRelays(t T, h Harness) {
 					}
 					var res durable.ReceiptRecorded
 					err := taken(t.Context(), func() (err error) {
-						res, err = store(i).RecordReceipt(t.Context(), durable.RecordReceipt{Owner: o.id, Fence: firstFence, Receipt: receipt("published "+e.ID, e.ID)})
+						res, err = store(i).RecordReceipt(t.Context(), durable.RecordReceipt{Owner: o.id, Fence: firstFence, Receipt: terminal("published "+e.ID, e.ID)})
 						return err
 					})
 					if err != nil {

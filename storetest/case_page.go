@@ -101,7 +101,7 @@ var pageCases = []Case{
 		pages()
 		// A receipt takes the effect out, also when it is the cursor.
 		for i, id := range []string{"x", "b", "a", "m"} {
-			s.record(recorded, o, firstFence, receipt(fmt.Sprintf("r%d", i), id))
+			s.record(recorded, o, firstFence, terminal(fmt.Sprintf("r%d", i), id))
 		}
 		pages()
 	}),

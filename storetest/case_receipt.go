@@ -7,46 +7,46 @@ import (
 var receiptCases = []Case{
 	bothModes("receipt", "records_without_moving_the_position", func(s *session, o subject) {
 		withEffects(s, o, "e1", "e2", "e3")
-		s.record(recorded, o, firstFence, receipt("r1", "e2"))
+		s.record(recorded, o, firstFence, terminal("r1", "e2"))
 		s.commit(committed, s.next(o, "m2", "a", "b"))
-		rejected := receipt("r2", "e1")
+		rejected := terminal("r2", "e1")
 		rejected.Outcome = durable.Rejected
 		s.record(recorded, o, firstFence, rejected)
 	}),
 	bothModes("receipt", "carries_the_fence_in_force", func(s *session, o subject) {
 		withEffects(s, o, "e1", "e2", "e3")
-		s.record(recorded, o, firstFence, receipt("r1", "e1"))
+		s.record(recorded, o, firstFence, terminal("r1", "e1"))
 		s.advance(fenceAdvanced, o, firstFence+3)
-		s.record(recorded, o, firstFence+3, receipt("r2", "e2"))
+		s.record(recorded, o, firstFence+3, terminal("r2", "e2"))
 		c := s.next(o, "m2")
-		c.Receipts = []durable.TerminalReceipt{receipt("r3", "e3")}
+		c.Receipts = []durable.TerminalReceipt{terminal("r3", "e3")}
 		s.commit(committed, c)
 	}),
 	bothModes("receipt", "repeated_is_a_duplicate", func(s *session, o subject) {
 		withEffects(s, o, "e1")
-		s.record(recorded, o, firstFence, receipt("r1", "e1"))
+		s.record(recorded, o, firstFence, terminal("r1", "e1"))
 		s.commit(committed, s.next(o, "m2"))
-		s.record(recordedBefore, o, firstFence, receipt("r1", "e1"))
+		s.record(recordedBefore, o, firstFence, terminal("r1", "e1"))
 	}),
 	bothModes("receipt", "duplicate_comes_before_the_fence", func(s *session, o subject) {
 		withEffects(s, o, "e1")
-		s.record(recorded, o, firstFence, receipt("r1", "e1"))
+		s.record(recorded, o, firstFence, terminal("r1", "e1"))
 		s.advance(fenceAdvanced, o, firstFence+2)
 		for _, fence := range []uint64{0, firstFence, firstFence + 2, firstFence + 9} {
-			s.record(recordedBefore, o, fence, receipt("r1", "e1"))
+			s.record(recordedBefore, o, fence, terminal("r1", "e1"))
 		}
 	}),
 	bothModes("receipt", "conflict_comes_before_the_fence", func(s *session, o subject) {
 		withEffects(s, o, "e1")
-		s.record(recorded, o, firstFence, receipt("r1", "e1"))
-		other := receipt("r1", "e1")
+		s.record(recorded, o, firstFence, terminal("r1", "e1"))
+		other := terminal("r1", "e1")
 		other.Outcome = durable.Rejected
 		s.record(receiptConflict, o, firstFence, other)
 		s.record(receiptConflict, o, firstFence+1, other)
 	}),
 	bothModes("receipt", "other_content_conflicts", func(s *session, o subject) {
 		withEffects(s, o, "e1", "e2")
-		first := receipt("r1", "e1")
+		first := terminal("r1", "e1")
 		s.record(recorded, o, firstFence, first)
 		for _, change := range []func(*durable.TerminalReceipt){
 			func(r *durable.TerminalReceipt) { r.EffectID = "e2" },
@@ -72,20 +72,20 @@ var receiptCases = []Case{
 	bothModes("receipt", "under_another_fence_is_stale", func(s *session, o subject) {
 		withEffects(s, o, "e1")
 		for _, fence := range []uint64{0, firstFence - 1, firstFence + 1, 1 << 50} {
-			s.record(staleFence, o, fence, receipt("r1", "e1"))
+			s.record(staleFence, o, fence, terminal("r1", "e1"))
 		}
 		s.advance(fenceAdvanced, o, firstFence+1)
-		s.record(staleFence, o, firstFence, receipt("r1", "e1"))
-		s.record(recorded, o, firstFence+1, receipt("r1", "e1"))
+		s.record(staleFence, o, firstFence, terminal("r1", "e1"))
+		s.record(recorded, o, firstFence+1, terminal("r1", "e1"))
 	}),
 	bothModes("receipt", "of_an_unknown_effect_is_refused", func(s *session, o subject) {
-		s.record(unknownEffect, o, firstFence, receipt("r1", "e1"))
+		s.record(unknownEffect, o, firstFence, terminal("r1", "e1"))
 		withEffects(s, o, "e1")
 		for _, effect := range []string{"e", "e10", "E1", "m1", "r1"} {
-			s.record(unknownEffect, o, firstFence, receipt("r1", effect))
+			s.record(unknownEffect, o, firstFence, terminal("r1", effect))
 		}
 		c := s.next(o, "m2")
-		c.Receipts = []durable.TerminalReceipt{receipt("r1", "e2")}
+		c.Receipts = []durable.TerminalReceipt{terminal("r1", "e2")}
 		s.commit(unknownEffect, c)
 	}),
 	ownerCase("receipt", "of_another_owners_effect_is_refused", func(s *session) {
@@ -93,62 +93,62 @@ var receiptCases = []Case{
 			s.create(created, o, firstFence)
 		}
 		withEffects(s, subjects[0], "e1")
-		s.record(unknownEffect, subjects[1], firstFence, receipt("r1", "e1"))
+		s.record(unknownEffect, subjects[1], firstFence, terminal("r1", "e1"))
 		c := s.next(subjects[1], "m1")
-		c.Receipts = []durable.TerminalReceipt{receipt("r1", "e1")}
+		c.Receipts = []durable.TerminalReceipt{terminal("r1", "e1")}
 		s.commit(unknownEffect, c)
 	}),
 	bothModes("receipt", "second_one_of_an_effect_is_refused", func(s *session, o subject) {
 		withEffects(s, o, "e1", "e2")
-		s.record(recorded, o, firstFence, receipt("r1", "e1"))
-		s.record(receiptedBefore, o, firstFence, receipt("r2", "e1"))
+		s.record(recorded, o, firstFence, terminal("r1", "e1"))
+		s.record(receiptedBefore, o, firstFence, terminal("r2", "e1"))
 		c := s.next(o, "m2")
-		c.Receipts = []durable.TerminalReceipt{receipt("r3", "e2"), receipt("r4", "e1")}
+		c.Receipts = []durable.TerminalReceipt{terminal("r3", "e2"), terminal("r4", "e1")}
 		s.commit(receiptedBefore, c)
-		c.Receipts = []durable.TerminalReceipt{receipt("r3", "e2"), receipt("r4", "e2")}
+		c.Receipts = []durable.TerminalReceipt{terminal("r3", "e2"), terminal("r4", "e2")}
 		s.commit(receiptedBefore, c)
 		c.Receipts = c.Receipts[:1]
 		s.commit(committed, c)
-		s.record(receiptedBefore, o, firstFence, receipt("r4", "e2"))
+		s.record(receiptedBefore, o, firstFence, terminal("r4", "e2"))
 	}),
 	ownerCase("receipt", "to_an_unknown_owner_is_refused", func(s *session) {
-		s.record(unknownOwner, subject{id: "nobody"}, 0, receipt("r1", "e1"))
+		s.record(unknownOwner, subject{id: "nobody"}, 0, terminal("r1", "e1"))
 	}),
 	bothModes("receipt", "checks_the_rules_in_order", func(s *session, o subject) {
 		withEffects(s, o, "e1")
-		s.record(recorded, o, firstFence, receipt("r1", "e1"))
-		s.record(malformed, o, 99, receipt("", "nothing"))
-		s.record(receiptConflict, o, 99, receipt("r1", "nothing"))
-		s.record(staleFence, o, 99, receipt("r2", "nothing"))
-		s.record(unknownEffect, o, firstFence, receipt("r2", "nothing"))
-		s.record(receiptedBefore, o, firstFence, receipt("r2", "e1"))
-		s.record(recordedBefore, o, 99, receipt("r1", "e1"))
+		s.record(recorded, o, firstFence, terminal("r1", "e1"))
+		s.record(malformed, o, 99, terminal("", "nothing"))
+		s.record(receiptConflict, o, 99, terminal("r1", "nothing"))
+		s.record(staleFence, o, 99, terminal("r2", "nothing"))
+		s.record(unknownEffect, o, firstFence, terminal("r2", "nothing"))
+		s.record(receiptedBefore, o, firstFence, terminal("r2", "e1"))
+		s.record(recordedBefore, o, 99, terminal("r1", "e1"))
 	}),
 	bothModes("receipt", "in_the_commit_of_its_effect", func(s *session, o subject) {
 		c := s.next(o, "m1", "a", "b")
 		c.Effects = intents("e1", "e2")
-		c.Receipts = []durable.TerminalReceipt{receipt("r2", "e2"), receipt("r1", "e1")}
+		c.Receipts = []durable.TerminalReceipt{terminal("r2", "e2"), terminal("r1", "e1")}
 		s.commit(committed, c)
 	}),
 	bothModes("receipt", "repeated_in_commits_keeps_the_first", func(s *session, o subject) {
 		c := s.next(o, "m1")
 		c.Effects = intents("e1")
-		c.Receipts = []durable.TerminalReceipt{receipt("r1", "e1"), receipt("r1", "e1")}
+		c.Receipts = []durable.TerminalReceipt{terminal("r1", "e1"), terminal("r1", "e1")}
 		s.commit(committed, c)
 		s.advance(fenceAdvanced, o, firstFence+1)
 		c = s.next(o, "m2")
-		c.Receipts = []durable.TerminalReceipt{receipt("r1", "e1")}
+		c.Receipts = []durable.TerminalReceipt{terminal("r1", "e1")}
 		s.commit(committed, c)
-		s.record(recordedBefore, o, firstFence, receipt("r1", "e1"))
+		s.record(recordedBefore, o, firstFence, terminal("r1", "e1"))
 	}),
 	bothModes("receipt", "conflict_inside_one_commit", func(s *session, o subject) {
 		c := s.next(o, "m1")
 		c.Effects = intents("e1")
-		other := receipt("r1", "e1")
+		other := terminal("r1", "e1")
 		other.Outcome = durable.Rejected
-		c.Receipts = []durable.TerminalReceipt{receipt("r1", "e1"), other}
+		c.Receipts = []durable.TerminalReceipt{terminal("r1", "e1"), other}
 		s.commit(receiptConflict, c)
-		other = receipt("r1", "e2")
+		other = terminal("r1", "e2")
 		c.Effects = intents("e1", "e2")
 		c.Receipts[1] = other
 		s.commit(receiptConflict, c)
@@ -158,7 +158,7 @@ var receiptCases = []Case{
 	bothModes("receipt", "of_unknown_outcome_is_malformed", func(s *session, o subject) {
 		withEffects(s, o, "e1")
 		for _, outcome := range []durable.Outcome{"", "Applied", "applied ", "done", "rejected\x00"} {
-			r := receipt("r1", "e1")
+			r := terminal("r1", "e1")
 			r.Outcome = outcome
 			s.record(malformed, o, firstFence, r)
 			c := s.next(o, "m2")
@@ -199,7 +199,7 @@ var fenceCases = []Case{
 	}),
 	bothModes("fence", "moves_nothing_else", func(s *session, o subject) {
 		withEffects(s, o, "e1", "e2")
-		s.record(recorded, o, firstFence, receipt("r1", "e1"))
+		s.record(recorded, o, firstFence, terminal("r1", "e1"))
 		s.advance(fenceAdvanced, o, firstFence+1)
 		s.commit(committed, s.next(o, "m2"))
 	}),

@@ -123,10 +123,10 @@ var transactionCases = []Case{
 			s.inside(ctx, tx, committed, first)
 			s.inside(ctx, tx, duplicate, first)
 			s.inside(ctx, tx, committed, fullCommit(s, o, "m2"))
-			s.inside(ctx, tx, recorded, durable.RecordReceipt{Owner: o.id, Fence: 1, Receipt: receipt("r1", "pending of m1")})
-			s.inside(ctx, tx, recordedBefore, durable.RecordReceipt{Owner: o.id, Fence: 1, Receipt: receipt("r1", "pending of m1")})
+			s.inside(ctx, tx, recorded, durable.RecordReceipt{Owner: o.id, Fence: 1, Receipt: terminal("r1", "pending of m1")})
+			s.inside(ctx, tx, recordedBefore, durable.RecordReceipt{Owner: o.id, Fence: 1, Receipt: terminal("r1", "pending of m1")})
 			s.inside(ctx, tx, fenceAdvanced, durable.AdvanceFence{Owner: o.id, Fence: 2})
-			s.inside(ctx, tx, staleFence, durable.RecordReceipt{Owner: o.id, Fence: 1, Receipt: receipt("r2", "pending of m2")})
+			s.inside(ctx, tx, staleFence, durable.RecordReceipt{Owner: o.id, Fence: 1, Receipt: terminal("r2", "pending of m2")})
 			s.inside(ctx, tx, created, durable.CreateOwner{Owner: o.id, Mode: o.mode})
 			return nil
 		})
@@ -139,7 +139,7 @@ var transactionCases = []Case{
 		err := s.atomically(tr, func(ctx context.Context, tx store.Backend) error {
 			for _, o := range subjects {
 				s.inside(ctx, tx, committed, fullCommit(s, o, "m1"))
-				s.inside(ctx, tx, recorded, durable.RecordReceipt{Owner: o.id, Fence: firstFence, Receipt: receipt("r1", "pending of m1")})
+				s.inside(ctx, tx, recorded, durable.RecordReceipt{Owner: o.id, Fence: firstFence, Receipt: terminal("r1", "pending of m1")})
 				s.inside(ctx, tx, fenceAdvanced, durable.AdvanceFence{Owner: o.id, Fence: firstFence + 1})
 			}
 			s.inside(ctx, tx, created, durable.CreateOwner{Owner: "new", Mode: durable.Snapshot})
@@ -217,7 +217,7 @@ var transactionCases = []Case{
 				s.inside(ctx, tx, unknownOwner, durable.Commit{Owner: "nobody", Inbox: durable.Inbox{ID: "m"}, State: o.change()})
 				s.inside(ctx, tx, ownerConflict, durable.CreateOwner{Owner: o.id, Mode: durable.Snapshot})
 				s.inside(ctx, tx, fenceStood, durable.AdvanceFence{Owner: o.id, Fence: 1})
-				s.inside(ctx, tx, unknownEffect, durable.RecordReceipt{Owner: o.id, Fence: firstFence, Receipt: receipt("refused", "nothing")})
+				s.inside(ctx, tx, unknownEffect, durable.RecordReceipt{Owner: o.id, Fence: firstFence, Receipt: terminal("refused", "nothing")})
 			}
 			refuse()
 			s.inside(ctx, tx, committed, fullCommit(s, o, "m1"))
@@ -248,7 +248,7 @@ var transactionCases = []Case{
 			if earlier, err = tx.CommitOwner(ctx, before); err != nil {
 				return err
 			}
-			if receipted, err = tx.RecordReceipt(ctx, durable.RecordReceipt{Owner: o.id, Fence: firstFence, Receipt: receipt("r1", "pending of m1")}); err != nil {
+			if receipted, err = tx.RecordReceipt(ctx, durable.RecordReceipt{Owner: o.id, Fence: firstFence, Receipt: terminal("r1", "pending of m1")}); err != nil {
 				return err
 			}
 			if fresh.AckSafe() || again.AckSafe() || receipted.Settlement.Settled() {
@@ -266,7 +266,7 @@ var transactionCases = []Case{
 			s.failf("Atomically", "results are not settled after the commit: %+v, %+v, %+v, %+v", fresh, again, earlier, receipted)
 		}
 		s.model.ask(fullCommit(s, o, "m1"))
-		s.model.ask(durable.RecordReceipt{Owner: o.id, Fence: firstFence, Receipt: receipt("r1", "pending of m1")})
+		s.model.ask(durable.RecordReceipt{Owner: o.id, Fence: firstFence, Receipt: terminal("r1", "pending of m1")})
 		s.sameAll("after the transaction")
 	}),
 	transactionCase("results_never_settle_after_a_rollback", func(s *session, tr store.Transactor) {
@@ -305,7 +305,7 @@ var transactionCases = []Case{
 				s.sameInside(ctx, tx, "before anything was written", o.id)
 				s.inside(ctx, tx, committed, fullCommit(s, o, "m1"))
 				s.sameInside(ctx, tx, "after a commit inside", o.id)
-				s.inside(ctx, tx, recorded, durable.RecordReceipt{Owner: o.id, Fence: firstFence, Receipt: receipt("r1", "pending of m1")})
+				s.inside(ctx, tx, recorded, durable.RecordReceipt{Owner: o.id, Fence: firstFence, Receipt: terminal("r1", "pending of m1")})
 				s.sameInside(ctx, tx, "after a receipt inside", o.id)
 				s.inside(ctx, tx, fenceAdvanced, durable.AdvanceFence{Owner: o.id, Fence: firstFence + 1})
 				s.sameInside(ctx, tx, "after a hand-off inside", o.id)

@@ -30,7 +30,7 @@ func waitEnds(s *session, tr store.Transactor) {
 			unseen.Effects = intents("unseen")
 			repeat = unseen
 		case "RecordReceipt":
-			repeat = durable.RecordReceipt{Owner: o.id, Fence: firstFence, Receipt: receipt("unseen", "pending")}
+			repeat = durable.RecordReceipt{Owner: o.id, Fence: firstFence, Receipt: terminal("unseen", "pending")}
 		default:
 			continue
 		}

@@ -94,12 +94,12 @@ var wireRequests = []wireRequest{
 		o, before := w.prepared(name, durable.Snapshot)
 		c := w.next(o, "m2")
 		c.Effects = before.Effects
-		c.Receipts = []durable.TerminalReceipt{receipt("receipt of m2", before.Effects[1].ID)}
+		c.Receipts = []durable.TerminalReceipt{terminal("receipt of m2", before.Effects[1].ID)}
 		return []request{c}
 	}},
 	{name: "receipt", make: func(w *wired, name string) []request {
 		_, before := w.prepared(name, durable.EventHistory)
-		return []request{durable.RecordReceipt{Owner: name, Fence: firstFence, Receipt: receipt("r", before.Effects[1].ID)}}
+		return []request{durable.RecordReceipt{Owner: name, Fence: firstFence, Receipt: terminal("r", before.Effects[1].ID)}}
 	}},
 	{name: "fence", make: func(w *wired, name string) []request {
 		w.prepared(name, durable.Snapshot)

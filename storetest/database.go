@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/countersign/countersign"
 	"github.com/countersign/countersign/durable"
+	"github.com/countersign/countersign/eventlog"
+	"github.com/countersign/countersign/receipt"
 	"github.com/countersign/countersign/store"
 )
 
@@ -16,13 +19,19 @@ type database struct {
 	h    Harness
 	open Opener
 
+	clock   countersign.Clock // of every handle; nil is the store's own time
 	handles []*handle
 }
 
-// handle is one open handle: the durable owner, and what it was asserted from.
+// handle is one open handle: what the backend implements of the interfaces, and
+// what that was asserted from. What it does not implement is nil: a case that uses
+// it needs it.
 type handle struct {
 	durable.Store
-	backend Backend
+	events    eventlog.Store
+	observers eventlog.Observers
+	receipts  receipt.Store
+	backend   Backend
 }
 
 func newDatabase(t T, h Harness) *database {
@@ -42,7 +51,7 @@ func newDatabase(t T, h Harness) *database {
 // handle opens one more handle, as another process would.
 func (d *database) handle() *handle {
 	d.t.Helper()
-	hd, err := d.openHandle(d.t.Context(), OpenOptions{})
+	hd, err := d.openHandle(d.t.Context(), OpenOptions{Clock: d.clock})
 	if err != nil {
 		d.t.Fatalf("open: %v", err)
 	}
@@ -56,12 +65,16 @@ func (d *database) openHandle(ctx context.Context, o OpenOptions) (*handle, erro
 	if err != nil {
 		return nil, err
 	}
-	owners, ok := b.(durable.Store)
-	if !ok {
+	hd := &handle{backend: b}
+	hd.Store, _ = b.(durable.Store)
+	hd.events, _ = b.(eventlog.Store)
+	hd.observers, _ = b.(eventlog.Observers)
+	hd.receipts, _ = b.(receipt.Store)
+	if hd.Store == nil && hd.events == nil {
 		_ = b.Close()
-		return nil, fmt.Errorf("%T does not implement durable.Store", b)
+		return nil, fmt.Errorf("%T implements neither durable.Store nor eventlog.Store", b)
 	}
-	return &handle{Store: owners, backend: b}, nil
+	return hd, nil
 }
 
 // pool opens handles until there are two, so that goroutines are more than one

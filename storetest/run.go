@@ -105,7 +105,7 @@ func runOnce(t T, h Harness, has map[Need]bool, cases []Case) (able []Case) {
 	}
 	if len(missing) > 0 {
 		report := Case{Group: "suite", Name: "not_implemented", Run: func(t T, _ Harness) {
-			for _, need := range []Need{NeedOwners, NeedTransactions, NeedPlant, NeedKill, NeedWire} {
+			for _, need := range needs {
 				if lacking := missing[need]; lacking != nil {
 					t.Logf("without %s: %s", need, strings.Join(named(lacking, cases), ", "))
 				}
@@ -151,8 +151,9 @@ func means(t T, h Harness) map[Need]bool {
 	defer func() { _ = b.Close() }()
 	has := store.CapabilitiesOf(b)
 	return map[Need]bool{
-		NeedOwners: has.Owners, NeedTransactions: has.Transactions && has.Owners,
-		NeedPlant: h.Plant != nil, NeedKill: h.Kill != nil, NeedWire: h.Wire,
+		NeedOwners: has.Owners, NeedEvents: has.Events, NeedObservers: has.Events && has.Observers, NeedReceipts: has.Events && has.Receipts,
+		NeedTransactions: has.Transactions,
+		NeedPlant:        h.Plant != nil, NeedKill: h.Kill != nil, NeedWire: h.Wire,
 	}
 }
 

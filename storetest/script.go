@@ -31,13 +31,13 @@ func script(transactions bool) []job {
 	first.Effects = intents("mail", "invoice")
 	second := commit(basket, 0, 1, "m1", "one thing")
 	second.Effects = intents("reserve", "notify")
-	second.Receipts = []durable.TerminalReceipt{receipt("reserved", "reserve")}
+	second.Receipts = []durable.TerminalReceipt{terminal("reserved", "reserve")}
 	third := commit(orders, 2, 2, "m2", "paid")
 	third.Effects = intents("ship", "mail")
-	third.Receipts = []durable.TerminalReceipt{receipt("invoiced", "invoice")}
+	third.Receipts = []durable.TerminalReceipt{terminal("invoiced", "invoice")}
 	fourth := commit(basket, 1, 1, "m2", "two things")
 	last := commit(basket, 2, 5, "m3", "nothing")
-	last.Receipts = []durable.TerminalReceipt{receipt("notified", "notify")}
+	last.Receipts = []durable.TerminalReceipt{terminal("notified", "notify")}
 
 	one := func(outcome string, req request) job { return job{outcome: outcome, requests: []request{req}} }
 	jobs := []job{
@@ -45,7 +45,7 @@ func script(transactions bool) []job {
 		one(created, durable.CreateOwner{Owner: basket.id, Mode: basket.mode, Fence: 1}),
 		one(committed, first),
 		one(committed, second),
-		one(recorded, durable.RecordReceipt{Owner: orders.id, Fence: 1, Receipt: receipt("mailed", "mail")}),
+		one(recorded, durable.RecordReceipt{Owner: orders.id, Fence: 1, Receipt: terminal("mailed", "mail")}),
 		one(fenceAdvanced, durable.AdvanceFence{Owner: orders.id, Fence: 2}),
 		one(committed, third),
 		one(duplicate, first),

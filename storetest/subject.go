@@ -94,8 +94,8 @@ func intents(ids ...string) []durable.Intent {
 	return all
 }
 
-// receipt returns a receipt that says that the effect was applied.
-func receipt(id, effect string) durable.TerminalReceipt {
+// terminal returns a receipt that says that the effect was applied.
+func terminal(id, effect string) durable.TerminalReceipt {
 	return durable.TerminalReceipt{ID: id, EffectID: effect, Outcome: durable.Applied, Payload: text("done " + effect)}
 }
 

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/countersign/countersign/durable"
+	"github.com/countersign/countersign/eventlog"
+	"github.com/countersign/countersign/receipt"
 	"github.com/countersign/countersign/store"
 	"github.com/countersign/countersign/store/mongo"
 	"github.com/stretchr/testify/assert"
@@ -56,6 +58,7 @@ func level(command bson.Raw, concern, key string) string {
 func TestConcernsAreTheStoresOwn(t *testing.T) {
 	var seen commands
 	s := made(t, nil, func(o *options.ClientOptions) { weak(o); seen.monitor(o) }, "a")
+	registered(t, s)
 	seen.all = nil
 	everything(t, s)
 	kinds := map[string]int{}
@@ -76,7 +79,7 @@ func TestConcernsAreTheStoresOwn(t *testing.T) {
 		switch name {
 		case "commitTransaction":
 			assert.Equal(t, "majority", level(c, "writeConcern", "w"))
-		case "find", "findAndModify":
+		case "find", "findAndModify", "aggregate":
 			if !inTransaction[transaction] || transaction == "" {
 				assert.Equal(t, "snapshot", level(c, "readConcern", "level"), "%s", c)
 			}
@@ -88,7 +91,7 @@ func TestConcernsAreTheStoresOwn(t *testing.T) {
 			inTransaction[transaction] = true
 		}
 	}
-	for _, name := range []string{"commitTransaction", "find", "findAndModify", "bulkWrite"} {
+	for _, name := range []string{"commitTransaction", "find", "findAndModify", "aggregate", "bulkWrite"} {
 		assert.NotZero(t, kinds[name], "%v", kinds)
 	}
 }
@@ -129,8 +132,51 @@ func everything(t *testing.T, s *mongo.Store) {
 	require.NoError(t, err)
 	require.NoError(t, s.Atomically(ctx, func(ctx context.Context, tx store.Backend) error {
 		_, err := tx.CommitOwner(ctx, commitTo("a", 1))
+		if err == nil {
+			_, err = tx.AppendWithReceipt(ctx, withReceipt("joined", placed("a")))
+		}
 		return err
 	}))
+	everyEvent(t, s)
+}
+
+// everyEvent calls each method of the event log, the receipts and the observers once.
+func everyEvent(t *testing.T, s *mongo.Store) {
+	t.Helper()
+	ctx := t.Context()
+	key := eventlog.ObserverKey{Sequence: orders, Name: "mailer"}
+	registered(t, s)
+	for _, call := range []func() error{
+		func() error { return second(s.ReadDefinitions(ctx, "shop")) },
+		func() error { return second(s.AppendEvents(ctx, appendOf(namedEvent("a", "Ann"), placed("b")))) },
+		func() error { return second(s.AppendWithReceipt(ctx, withReceipt("o", namedEvent("b", "Bob")))) },
+		func() error { return second(s.AppendWithReceipt(ctx, withReceipt("o"))) },
+		func() error {
+			return second(s.RecordEffect(ctx, receipt.RecordEffect{Effect: receipt.Effect{Key: receipt.Key{Namespace: europe, Occurrence: "p", Effect: "e"}}}))
+		},
+		func() error {
+			return second(s.ListReceipts(ctx, receipt.ListReceipts{Namespace: europe, Occurrences: []string{"o", "p"}}))
+		},
+		func() error {
+			return second(s.RegisterConstraints(ctx, eventlog.RegisterConstraints{EventStore: "shop", Remove: []string{"name"}}))
+		},
+		func() error { return second(s.AppendEvents(ctx, appendOf(placed("c")))) }, // completes the index
+		func() error { return second(s.ReadEvents(ctx, eventlog.ReadEvents{Sequence: orders})) },
+		func() error {
+			return second(s.ReadTail(ctx, eventlog.ReadTail{Sequence: orders, Filter: eventlog.Filter{Source: "b"}}))
+		},
+		func() error { return s.AwaitEvents(ctx, eventlog.AwaitEvents{Sequence: orders}) },
+		func() error { return second(s.ClaimObserver(ctx, eventlog.ClaimObserver{Key: key, Holder: "me"})) },
+		func() error {
+			return second(s.SaveObserver(ctx, eventlog.SaveObserver{Key: key, Fence: 1, Next: 1, Partitions: []eventlog.PartitionProgress{{Source: "a", Failed: true}}}))
+		},
+		func() error { return second(s.ReadObserver(ctx, key)) },
+		func() error { return second(s.ReadPartitions(ctx, eventlog.ReadPartitions{Key: key, Due: true})) },
+		func() error { return second(s.ReplayObserver(ctx, eventlog.ReplayObserver{Key: key})) },
+		func() error { return second(s.DropNamespace(ctx, europe)) },
+	} {
+		require.NoError(t, call())
+	}
 }
 
 // A connection string with weak concerns opens a store that has strong ones.
@@ -147,6 +193,7 @@ func TestWeakConnectionString(t *testing.T) {
 			defer func() { require.NoError(t, s.Close()) }()
 			_, err = s.CreateOwner(t.Context(), durable.CreateOwner{Owner: "a", Mode: durable.EventHistory})
 			require.NoError(t, err)
+			registered(t, s)
 			everything(t, s)
 		})
 	}

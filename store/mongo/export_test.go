@@ -15,3 +15,6 @@ func Wrap(ctx context.Context, err error) error { return wrap(ctx, err, 0) }
 
 // Patient is the context of a command in a transaction.
 var Patient = patient
+
+// Watching reports whether the store's change stream is open.
+func Watching(s *Store) bool { return s.watching.isOpen() }

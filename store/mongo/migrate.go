@@ -3,6 +3,7 @@ package mongo
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/countersign/countersign/store"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -22,6 +23,7 @@ type step struct {
 
 var steps = []step{
 	{oldestLibrary: 1, run: createOwners},
+	{oldestLibrary: 1, run: createLog},
 }
 
 // createOwners makes the collection of the records explicitly, since not every
@@ -35,6 +37,45 @@ func createOwners(ctx context.Context, s *Store) error {
 		Keys:    bson.D{{Key: "pending", Value: 1}},
 		Options: options.Index().SetName("pending").SetSparse(true),
 	})
+	return err
+}
+
+// createLog makes the collections of the event log, the receipts and the observers,
+// and the document that the server's time is read with.
+func createLog(ctx context.Context, s *Store) error {
+	for _, c := range []*mongo.Collection{s.log, s.events} {
+		if err := c.Database().CreateCollection(ctx, c.Name()); err != nil && !hasCode(err, codeNamespaceExists) {
+			return err
+		}
+	}
+	_, err := s.log.Indexes().CreateOne(ctx, mongo.IndexModel{
+		Keys:    bson.D{{Key: "of", Value: 1}, {Key: "name", Value: 1}},
+		Options: options.Index().SetName("of").SetSparse(true),
+	})
+	if err != nil {
+		return err
+	}
+	var indexes []mongo.IndexModel
+	for _, field := range []struct {
+		name     string
+		optional bool
+	}{{"source", false}, {"type", false}, {"tags", true}, {"source_type", true}, {"stream_type", true}, {"stream_id", true}} {
+		o := options.Index().SetName(field.name)
+		if field.optional { // an event without it has no entry
+			o.SetPartialFilterExpression(bson.D{{Key: field.name, Value: bson.D{{Key: "$gt", Value: ""}}}})
+		}
+		indexes = append(indexes, mongo.IndexModel{
+			Keys:    bson.D{{Key: "sequence", Value: 1}, {Key: field.name, Value: 1}, {Key: "number", Value: 1}},
+			Options: o,
+		})
+	}
+	if _, err := s.events.Indexes().CreateMany(ctx, indexes); err != nil {
+		return err
+	}
+	_, err = s.log.InsertOne(ctx, bson.D{{Key: "_id", Value: clockID}, {Key: "kind", Value: clockKind}})
+	if hasCode(err, codeDuplicateKey) {
+		return nil
+	}
 	return err
 }
 
@@ -54,7 +95,7 @@ func (s *Store) migrate(ctx context.Context) error {
 		return wrap(ctx, err, 0)
 	}
 	for i, step := range steps[min(found.Found, len(steps)):] {
-		v := version{Version: int64(found.Found + i + 1), OldestLibrary: int64(step.oldestLibrary), AppliedAt: s.options.Clock.Now().UnixMicro()}
+		v := version{Version: int64(found.Found + i + 1), OldestLibrary: int64(step.oldestLibrary), AppliedAt: s.systemTime().UnixMicro()}
 		if err := step.run(ctx, s); err != nil {
 			return wrap(ctx, fmt.Errorf("migration %d: %w", v.Version, err), 0)
 		}
@@ -62,7 +103,14 @@ func (s *Store) migrate(ctx context.Context) error {
 			return wrap(ctx, fmt.Errorf("migration %d: %w", v.Version, err), 0)
 		}
 	}
-	return wrap(ctx, s.checkCollection(ctx), 0)
+	return wrap(ctx, s.checkCollections(ctx), 0)
+}
+
+func (s *Store) systemTime() time.Time {
+	if s.options.Clock != nil {
+		return s.options.Clock.Now()
+	}
+	return time.Now()
 }
 
 // schemaVersion reads the version of the schema. A schema that needs a newer
@@ -88,13 +136,15 @@ func (s *Store) schemaVersion(ctx context.Context) (*store.SchemaVersionError, e
 	return found, nil
 }
 
-// checkCollection refuses a collection that somebody else has made in another
+// checkCollections refuses a collection that somebody else has made in another
 // way: ids are compared byte by byte, which a collation does not do.
-func (s *Store) checkCollection(ctx context.Context) error {
-	all, err := s.records.Database().ListCollectionSpecifications(ctx, bson.D{{Key: "name", Value: s.records.Name()}})
+func (s *Store) checkCollections(ctx context.Context) error {
+	names := []string{s.records.Name(), s.log.Name(), s.events.Name()}
+	all, err := s.records.Database().ListCollectionSpecifications(ctx, bson.D{{Key: "name", Value: bson.D{{Key: "$in", Value: names}}}})
 	if err != nil {
 		return err
 	}
+	found := map[string]bool{}
 	for _, c := range all {
 		if c.Type != "" && c.Type != "collection" {
 			return &store.UnusableError{Reason: fmt.Sprintf("%q is a %s, not a collection", c.Name, c.Type)}
@@ -102,9 +152,12 @@ func (s *Store) checkCollection(ctx context.Context) error {
 		if _, err := c.Options.LookupErr("collation"); err == nil {
 			return &store.UnusableError{Reason: fmt.Sprintf("the collection %q has a collation, and ids are compared byte by byte", c.Name)}
 		}
+		found[c.Name] = true
 	}
-	if len(all) == 0 {
-		return &store.UnusableError{Reason: fmt.Sprintf("the collection %q is missing", s.records.Name())}
+	for _, name := range names {
+		if !found[name] {
+			return &store.UnusableError{Reason: fmt.Sprintf("the collection %q is missing", name)}
+		}
 	}
 	return nil
 }

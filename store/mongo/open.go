@@ -43,8 +43,8 @@ type Options struct {
 	// for a server at all is the client's serverSelectionTimeoutMS.
 	BusyTimeout time.Duration
 
-	// Clock is for tests. Nil is the system's. The owner's contract has no
-	// times; only the collection of schema versions does.
+	// Clock is for tests. Nil is the server's: the time at which a transaction
+	// first read. (Only the collection of schema versions has the system's.)
 	Clock countersign.Clock
 }
 
@@ -70,9 +70,6 @@ func (o *Options) withDefaults() (Options, error) {
 	if options.Prefix == "" {
 		options.Prefix = DefaultPrefix
 	}
-	if options.Clock == nil {
-		options.Clock = countersign.SystemClock{}
-	}
 	switch {
 	case !validDatabase.MatchString(options.Database):
 		return options, &countersign.MalformedError{Field: "database name", Reason: fmt.Sprintf("is %.80q", options.Database)}
@@ -90,8 +87,13 @@ type Store struct {
 	ownsClient bool
 	options    Options
 	records    *mongo.Collection
+	log        *mongo.Collection
+	events     *mongo.Collection
 	schema     *mongo.Collection
 	turns      turns
+	queues     queues
+	known      known
+	watching   watching
 
 	mu     sync.Mutex
 	closed bool
@@ -168,7 +170,7 @@ func New(ctx context.Context, client *mongo.Client, opts *Options) (*Store, erro
 	if found.Found < found.Known {
 		return nil, found
 	}
-	if err := s.checkCollection(ctx); err != nil {
+	if err := s.checkCollections(ctx); err != nil {
 		return nil, wrap(ctx, err, 0)
 	}
 	return s, nil
@@ -232,15 +234,18 @@ func newStore(client *mongo.Client, o Options) *Store {
 		SetWriteConcern(writeconcern.Majority()).
 		SetReadConcern(readconcern.Snapshot()).
 		SetReadPreference(readpref.Primary()))
-	return &Store{
-		Events:  store.NewEvents(nil),
+	s := &Store{
 		client:  client,
 		options: o,
 		records: db.Collection(o.Prefix + "owners"),
+		log:     db.Collection(o.Prefix + "log"),
+		events:  db.Collection(o.Prefix + "events"),
 		schema:  db.Collection(o.Prefix+"schema", options.Collection().SetReadConcern(readconcern.Majority())),
 		idle:    make(chan struct{}),
 		closing: make(chan struct{}),
 	}
+	s.Events = store.NewEvents(port{s: s})
+	return s
 }
 
 const (
@@ -284,7 +289,7 @@ func (s *Store) Database() *mongo.Database { return s.records.Database() }
 func (s *Store) Client() *mongo.Client { return s.client }
 
 // Close waits for the calls under way, at most [Options.BusyTimeout], repeats no
-// commit of unknown result any more, and disconnects the client if the store has
+// commit of unknown result any more, ends the change stream, and disconnects the client if the store has
 // made it. What comes later gets [store.ErrClosed]. Closing again does nothing and
 // returns nil.
 func (s *Store) Close() error {
@@ -302,6 +307,7 @@ func (s *Store) Close() error {
 		close(s.idle)
 	}
 	s.mu.Unlock()
+	s.WakeAll()
 	timer := time.NewTimer(s.options.BusyTimeout)
 	defer timer.Stop()
 	var err error
@@ -342,6 +348,18 @@ func (s *Store) enter(ctx context.Context) error {
 	}
 	s.calls++
 	return nil
+}
+
+// enterAgain is for what outlives its call, or may: it is part of the store's work
+// until it leaves. It is false once the store is closed and nothing is under way.
+func (s *Store) enterAgain() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed && s.calls == 0 {
+		return false
+	}
+	s.calls++
+	return true
 }
 
 func (s *Store) leave() {

@@ -111,15 +111,15 @@ func TestNewVerifiesTheSchema(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrClosed)
 
 	// A newer schema that this library may still use, and one that it may not.
-	_, err = versions.InsertOne(t.Context(), bson.D{{Key: "_id", Value: int64(2)}, {Key: "oldest_library", Value: int64(1)}})
+	_, err = versions.InsertOne(t.Context(), bson.D{{Key: "_id", Value: int64(3)}, {Key: "oldest_library", Value: int64(1)}})
 	require.NoError(t, err)
 	_, err = mongo.New(t.Context(), client, opts)
 	require.NoError(t, err)
-	_, err = versions.InsertOne(t.Context(), bson.D{{Key: "_id", Value: int64(3)}, {Key: "oldest_library", Value: int64(3)}})
+	_, err = versions.InsertOne(t.Context(), bson.D{{Key: "_id", Value: int64(4)}, {Key: "oldest_library", Value: int64(4)}})
 	require.NoError(t, err)
 	_, err = mongo.New(t.Context(), client, opts)
 	require.ErrorAs(t, err, &schema)
-	assert.Equal(t, store.SchemaVersionError{Found: 3, Oldest: 3, Known: 1}, *schema)
+	assert.Equal(t, store.SchemaVersionError{Found: 4, Oldest: 4, Known: 2}, *schema)
 	require.ErrorAs(t, mongo.Migrate(t.Context(), client, opts), &schema)
 }
 

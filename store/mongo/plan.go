@@ -17,6 +17,7 @@ import (
 // Nothing of the transaction may stay.
 type unconfirmedError struct {
 	created bool  // the key that is taken is that of a new owner
+	at      int   // the write whose key is taken
 	err     error // the driver's error, or nil
 }
 
@@ -111,6 +112,12 @@ func (s *Store) writePlan(ctx context.Context, before *durable.Head, p durable.P
 // send carries the writes out in one command, in their order, and compares what
 // the server did with what it should have done.
 func (s *Store) send(ctx context.Context, w writes, creates bool) error {
+	_, err := s.deliver(ctx, w, creates)
+	return err
+}
+
+// deliver is send, and returns how many documents were deleted.
+func (s *Store) deliver(ctx context.Context, w writes, creates bool) (deleted int64, err error) {
 	ctx, cancel := patient(ctx)
 	defer cancel()
 	res, err := s.client.BulkWrite(ctx, w.all, options.ClientBulkWrite().SetOrdered(true))
@@ -119,16 +126,16 @@ func (s *Store) send(ctx context.Context, w writes, creates bool) error {
 		if errors.As(err, &bulk) {
 			for i, e := range bulk.WriteErrors {
 				if e.Code == codeDuplicateKey {
-					return &unconfirmedError{created: creates && i == 0, err: err}
+					return 0, &unconfirmedError{created: creates && i == 0, at: i, err: err}
 				}
 			}
 		}
-		return err
+		return 0, err
 	}
 	if res.MatchedCount+res.UpsertedCount != w.matches || res.InsertedCount != w.inserts {
-		return &unconfirmedError{}
+		return 0, &unconfirmedError{}
 	}
-	return nil
+	return res.DeletedCount, nil
 }
 
 // contradiction is what an unconfirmed plan means that was made on records read

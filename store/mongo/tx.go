@@ -7,6 +7,7 @@ import (
 
 	"github.com/countersign/countersign"
 	"github.com/countersign/countersign/durable"
+	"github.com/countersign/countersign/eventlog"
 	"github.com/countersign/countersign/store"
 	"github.com/countersign/countersign/store/internal/group"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -32,6 +33,8 @@ type Tx struct {
 	done   bool
 	broken error // what the callers learn
 	cause  error // the driver's error behind it
+
+	sequences map[eventlog.Sequence]bool // that were appended to
 }
 
 var _ store.Backend = (*Tx)(nil)
@@ -53,7 +56,10 @@ var _ store.Backend = (*Tx)(nil)
 // session is the driver's, whose package has this one's name too: import one of
 // them under another.
 func (s *Store) Tx(ctx context.Context) *Tx {
-	t := &Tx{Events: store.NewEvents(nil), s: s, settled: &countersign.Settlement{}}
+	t := &Tx{s: s, settled: &countersign.Settlement{}}
+	if s != nil {
+		t.Events = s.In(port{s: s, tx: t})
+	}
 	if s == nil || s.client == nil || s.isClosed() {
 		t.broken = store.ErrClosed
 		return t
@@ -82,6 +88,22 @@ func running(session *mongo.Session) bool {
 func (t *Tx) Committed() {
 	t.end()
 	t.settled.Commit()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for sequence := range t.sequences {
+		t.Wake(sequence)
+	}
+}
+
+// appended notes a sequence whose readers are to be woken when the transaction has
+// committed.
+func (t *Tx) appended(sequence eventlog.Sequence) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.sequences == nil {
+		t.sequences = map[eventlog.Sequence]bool{}
+	}
+	t.sequences[sequence] = true
 }
 
 func (t *Tx) end() {
@@ -108,10 +130,11 @@ func (s *Store) Atomically(ctx context.Context, body func(ctx context.Context, t
 	if ctx.Value(inBody{s}) != nil {
 		return store.ErrNestedTransaction
 	}
-	var settled *countersign.Settlement // of the last attempt
+	var last *Tx // attempt
 	err := s.run(ctx, TransactionOptions(), func(ctx context.Context) error {
-		t := &Tx{Events: store.NewEvents(nil), s: s, session: mongo.SessionFromContext(ctx), settled: &countersign.Settlement{}}
-		settled = t.settled
+		t := &Tx{s: s, session: mongo.SessionFromContext(ctx), settled: &countersign.Settlement{}}
+		t.Events = s.In(port{s: s, tx: t})
+		last = t
 		defer t.end()
 		err := body(context.WithValue(ctx, inBody{s}, true), t)
 		t.end()
@@ -124,7 +147,7 @@ func (s *Store) Atomically(ctx context.Context, body func(ctx context.Context, t
 	var unknown *unknownCommit
 	switch {
 	case err == nil:
-		settled.Commit()
+		last.Committed()
 	case errors.As(err, &own):
 		return own.err
 	case errors.As(err, &unknown):

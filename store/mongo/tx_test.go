@@ -8,10 +8,13 @@ import (
 
 	"github.com/countersign/countersign"
 	"github.com/countersign/countersign/durable"
+	"github.com/countersign/countersign/eventlog"
+	"github.com/countersign/countersign/receipt"
 	"github.com/countersign/countersign/store"
 	"github.com/countersign/countersign/store/mongo"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
@@ -39,6 +42,17 @@ func requests(ctx context.Context, b store.Backend) map[string]error {
 	_, all["LoadOwner of parts"] = b.LoadOwner(ctx, durable.LoadOwner{Owner: "a", Parts: &durable.Parts{State: true, Pending: true}})
 	_, all["ReadHistory"] = b.ReadHistory(ctx, durable.ReadHistory{Owner: "a"})
 	_, all["ReadPending"] = b.ReadPending(ctx, durable.ReadPending{Owner: "a"})
+	key := eventlog.ObserverKey{Sequence: orders, Name: "mailer"}
+	_, all["RegisterEventTypes"] = b.RegisterEventTypes(ctx, eventlog.RegisterEventTypes{EventStore: "shop", Types: []eventlog.EventType{{ID: "placed", Schema: []byte(`true`)}}})
+	_, all["AppendEvents"] = b.AppendEvents(ctx, appendOf(placed("a")))
+	_, all["AppendWithReceipt"] = b.AppendWithReceipt(ctx, withReceipt("o", placed("a")))
+	_, all["RecordEffect"] = b.RecordEffect(ctx, receipt.RecordEffect{Effect: receipt.Effect{Key: receipt.Key{Namespace: europe, Occurrence: "p", Effect: "e"}}})
+	_, all["ListReceipts"] = b.ListReceipts(ctx, receipt.ListReceipts{Namespace: europe, Occurrences: []string{"o"}})
+	_, all["ReadEvents"] = b.ReadEvents(ctx, eventlog.ReadEvents{Sequence: orders})
+	_, all["ReadTail"] = b.ReadTail(ctx, eventlog.ReadTail{Sequence: orders})
+	_, all["ClaimObserver"] = b.ClaimObserver(ctx, eventlog.ClaimObserver{Key: key, Holder: "me"})
+	_, all["ReadPartitions"] = b.ReadPartitions(ctx, eventlog.ReadPartitions{Key: key})
+	_, all["DropNamespace"] = b.DropNamespace(ctx, europe)
 	return all
 }
 
@@ -52,6 +66,8 @@ func untouched(t *testing.T, s *mongo.Store) {
 	_, err = s.LoadOwner(t.Context(), durable.LoadOwner{Owner: "new"})
 	var unknown *durable.UnknownOwnerError
 	require.ErrorAs(t, err, &unknown)
+	assert.EqualValues(t, 1, storedOf(t, s, "log", bson.D{}), "the clock")
+	assert.Zero(t, storedOf(t, s, "events", bson.D{}))
 }
 
 // After the caller's transaction has ended, the driver would send everything in

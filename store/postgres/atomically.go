@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/countersign/countersign"
 	"github.com/countersign/countersign/durable"
+	"github.com/countersign/countersign/eventlog"
 	"github.com/countersign/countersign/store"
 	"github.com/countersign/countersign/store/internal/group"
 )
@@ -20,16 +22,16 @@ const bodyAttempts = 10
 
 // Atomically implements [store.Transactor]. The body has a connection of its own.
 // Bodies that lock the same owners in opposite orders do not wait for each other:
-// one of them runs again, after the owners that it wrote to were locked in the
-// order of their ids. After ten runs it is a [*store.BusyError].
+// one of them runs again, after the owners and then the sequences that it wrote to
+// were locked in the order of their ids. After ten runs it is a [*store.BusyError].
 func (s *Store) Atomically(ctx context.Context, body func(ctx context.Context, tx store.Backend) error) error {
 	if err := s.enterWriting(ctx); err != nil {
 		return err
 	}
 	defer s.leave()
-	owners := map[string]bool{} // that a run wrote to
+	locks := &locks{owners: map[string]bool{}, sequences: map[eventlog.Sequence]bool{}}
 	for n := 1; ; n++ {
-		repeat, err := s.attempt(ctx, owners, body)
+		repeat, err := s.attempt(ctx, locks, body)
 		if !repeat || n == bodyAttempts {
 			return err
 		}
@@ -43,13 +45,14 @@ func (s *Store) Atomically(ctx context.Context, body func(ctx context.Context, t
 
 // attempt runs the body once. It reports whether the body is to run again, since
 // another transaction stood in the way; nothing is written then.
-func (s *Store) attempt(ctx context.Context, owners map[string]bool, body func(ctx context.Context, tx store.Backend) error) (repeat bool, err error) {
+func (s *Store) attempt(ctx context.Context, locks *locks, body func(ctx context.Context, tx store.Backend) error) (repeat bool, err error) {
 	conn, err := s.acquire(ctx)
 	if err != nil {
 		return false, err
 	}
-	run := &bodyRun{owners: owners, held: map[string]bool{}}
-	t := &Tx{Events: store.NewEvents(nil), s: boundSession{pgxSession{conn}, s}, stmts: s.stmts, settled: &countersign.Settlement{}, body: run}
+	run := &bodyRun{locks: locks, held: map[string]bool{}, heldSequences: map[eventlog.Sequence]bool{}}
+	t := s.newTx()
+	t.s, t.body = boundSession{pgxSession{conn}, s}, run
 	defer func() {
 		t.end()
 		rollback(conn) // if it is not committed: the body failed or panicked
@@ -75,7 +78,7 @@ func (s *Store) attempt(ctx context.Context, owners map[string]bool, body func(c
 	err = commit(ctx, conn)
 	switch {
 	case err == nil:
-		t.settled.Commit()
+		t.commit()
 		return false, nil
 	case isUnknown(err):
 		return false, &durable.UnknownOutcomeError{Op: durable.OpTransaction, Err: err}
@@ -86,10 +89,37 @@ func (s *Store) attempt(ctx context.Context, owners map[string]bool, body func(c
 // A bodyRun is what a Tx knows of the body that it is for. Any failure but a
 // refusal breaks such a Tx, since the body can run again.
 type bodyRun struct {
-	owners map[string]bool // that this run and those before it wrote to
+	*locks
 	held   map[string]bool // owners whose row this transaction has locked
 	last   string          // the greatest of them
 	failed error           // why the transaction can't go on
+
+	heldSequences map[eventlog.Sequence]bool // the same of sequences
+	lastSequence  eventlog.Sequence
+}
+
+// locks are the rows that the runs of a body write to: owners come before sequences.
+type locks struct {
+	owners    map[string]bool
+	sequences map[eventlog.Sequence]bool
+}
+
+// enterSequence reports whether the sequence's row may be waited for: no row is held
+// that comes after it.
+func (run *bodyRun) enterSequence(s eventlog.Sequence) bool {
+	run.sequences[s] = true
+	return run.heldSequences[s] || len(run.heldSequences) == 0 || compareSequences(run.lastSequence, s) < 0
+}
+
+func (run *bodyRun) holdSequence(s eventlog.Sequence) {
+	if len(run.heldSequences) == 0 || compareSequences(run.lastSequence, s) < 0 {
+		run.lastSequence = s
+	}
+	run.heldSequences[s] = true
+}
+
+func compareSequences(a, b eventlog.Sequence) int {
+	return cmp.Or(cmp.Compare(a.Namespace.EventStore, b.Namespace.EventStore), cmp.Compare(a.Namespace.Name, b.Namespace.Name), cmp.Compare(a.Name, b.Name))
 }
 
 // begin begins the transaction and locks the owners of the runs before.
@@ -98,6 +128,12 @@ func (run *bodyRun) begin(s *Store) []*statement {
 	if len(run.owners) > 0 {
 		lock := s.stmts.make(alone, part{&lockWaiting, []any{slices.Sorted(maps.Keys(run.owners))}})
 		first = append(first, lock.each(func(r *row) error { run.hold(r.id); return nil }))
+	}
+	for _, sequence := range slices.SortedFunc(maps.Keys(run.sequences), compareSequences) {
+		first = append(first, s.stmts.one(&lockSequence, names(sequence)...).rows(func(*logRow) error {
+			run.holdSequence(sequence)
+			return nil
+		}))
 	}
 	return first
 }
@@ -113,7 +149,7 @@ func (t *Tx) writeInBody(ctx context.Context, r *group.Request, b *batch, create
 	started := time.Now()
 	run, owner := t.body, r.Touch.Owner
 	run.owners[owner] = true
-	first, err := b.first(create, run.held[owner] || owner > run.last)
+	first, err := b.first(create, run.held[owner] || owner > run.last && len(run.heldSequences) == 0)
 	if err != nil {
 		return err
 	}

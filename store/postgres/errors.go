@@ -15,6 +15,7 @@ import (
 
 // SQLSTATEs that are looked at by themselves; the others by their class.
 const (
+	uniqueViolation      = "23505"
 	serializationFailure = "40001"
 	completionUnknown    = "40003"
 	deadlockDetected     = "40P01"
@@ -41,7 +42,39 @@ var rules = map[string]string{
 	"outbox_effect":    "a second effect under one id",
 	"receipts_id":      "a second receipt under one id",
 	"receipts_effect":  "a second receipt of one effect",
+
+	"event_stores_revision":      "a negative revision",
+	"definitions_key":            "a second definition under one name",
+	"sequences_key":              "a second sequence under one key",
+	"events_number":              "a second event under one number",
+	"events_positive":            "a negative number",
+	"event_tags_key":             "a second tag of one event",
+	"claims_source":              "a second claim of one source",
+	"claims_value":               "a second claim of one value",
+	"observers_key":              "a second observer under one key",
+	"observer_partitions_source": "a second partition of one source",
 }
+
+// raced are constraints that two transactions meet at which insert the same row at
+// once: the second one begins again, and finds the row.
+var raced = map[string]bool{
+	"event_stores_id":     true,
+	"sequences_name":      true,
+	"effect_receipts_key": true,
+	"observers_name":      true,
+}
+
+// met reports whether another transaction has inserted the same row, or deleted it.
+func met(err error) bool {
+	if errors.Is(err, errDropped) {
+		return true
+	}
+	e := answer(err)
+	return e != nil && e.Code == uniqueViolation && raced[e.ConstraintName]
+}
+
+// errDropped says that a row which was there has been deleted since.
+var errDropped = errors.New("postgres: the row was dropped meanwhile")
 
 // answer returns the server's error in err, or nil: then the connection failed,
 // or the request did not get as far as the server.
@@ -57,7 +90,7 @@ func answer(err error) *pgconn.PgError {
 // when it is repeated as a whole. Nothing of it was written.
 func again(err error) bool {
 	e := answer(err)
-	return e != nil && (e.Code == serializationFailure || e.Code == deadlockDetected)
+	return e != nil && (e.Code == serializationFailure || e.Code == deadlockDetected) || met(err)
 }
 
 // connectionLost is the reason of an error after which the same request may be
@@ -117,6 +150,8 @@ func wrap(err error, waited time.Duration) error {
 	switch {
 	case errors.Is(err, errApart):
 		return &store.BusyError{Waited: waited}
+	case met(err):
+		return &store.BusyError{Waited: waited, Err: err}
 	case e != nil:
 		return wrapAnswer(e, err, waited)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

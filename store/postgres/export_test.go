@@ -11,3 +11,6 @@ func AnswerIn(d time.Duration) (restore func()) {
 	answerTimeout = d
 	return func() { answerTimeout = before }
 }
+
+// Hearing reports whether the store hears of other processes' appends.
+func (s *Store) Hearing() bool { return s.listener.hearing.Load() }

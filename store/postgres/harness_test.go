@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/countersign/countersign"
 	"github.com/countersign/countersign/durable"
 	"github.com/countersign/countersign/internal/serverenv"
 	"github.com/countersign/countersign/store/postgres"
@@ -200,7 +201,12 @@ var modes = []string{"cache_statement", "cache_describe", "exec", "simple_protoc
 func inMode(dsn, mode string) string { return setting(dsn, "default_query_exec_mode", mode) }
 
 func open(ctx context.Context, dsn string) (*postgres.Store, error) {
-	return postgres.Open(ctx, dsn, &postgres.Options{BusyTimeout: patience})
+	return openAt(ctx, dsn, nil)
+}
+
+// openAt opens a store with a clock, or with the server's.
+func openAt(ctx context.Context, dsn string, clock countersign.Clock) (*postgres.Store, error) {
+	return postgres.Open(ctx, dsn, &postgres.Options{BusyTimeout: patience, Clock: clock})
 }
 
 // harness runs the suite on a server; connect changes each connection string, or
@@ -214,9 +220,9 @@ func harness(server string, connect func(string) string) storetest.Harness {
 			}
 			return func(ctx context.Context, o storetest.OpenOptions) (storetest.Backend, error) {
 				if o.Dial != nil {
-					return openThrough(ctx, dsn, o.Dial)
+					return openThrough(ctx, dsn, o)
 				}
-				return open(ctx, dsn)
+				return openAt(ctx, dsn, o.Clock)
 			}
 		},
 		Plant: func(ctx context.Context, b storetest.Backend, img durable.Image) error {
@@ -227,17 +233,17 @@ func harness(server string, connect func(string) string) storetest.Harness {
 }
 
 // openThrough opens the store on a pool that connects by dial.
-func openThrough(ctx context.Context, dsn string, dial pgconn.DialFunc) (*owningStore, error) {
+func openThrough(ctx context.Context, dsn string, o storetest.OpenOptions) (*owningStore, error) {
 	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		return nil, err
 	}
-	config.ConnConfig.DialFunc = dial
+	config.ConnConfig.DialFunc = o.Dial
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, err
 	}
-	return openOn(ctx, pool, &postgres.Options{BusyTimeout: patience})
+	return openOn(ctx, pool, &postgres.Options{BusyTimeout: patience, Clock: o.Clock})
 }
 
 // TestConformance runs on a server of its own, which it kills.
@@ -274,8 +280,8 @@ func throughTx(server string, with func(*postgres.Store) transactions) storetest
 	return storetest.Harness{
 		New: func(t storetest.T) storetest.Opener {
 			dsn := migratedDatabase(t, server)
-			return func(ctx context.Context, _ storetest.OpenOptions) (storetest.Backend, error) {
-				s, err := open(ctx, dsn)
+			return func(ctx context.Context, o storetest.OpenOptions) (storetest.Backend, error) {
+				s, err := openAt(ctx, dsn, o.Clock)
 				if err != nil {
 					return nil, err
 				}
@@ -308,12 +314,12 @@ func TestConformanceOnCallersPool(t *testing.T) {
 			if err := runMigrations(t.Context(), first, schema); err != nil {
 				t.Fatalf("migrate: %v", err)
 			}
-			return func(ctx context.Context, _ storetest.OpenOptions) (storetest.Backend, error) {
+			return func(ctx context.Context, o storetest.OpenOptions) (storetest.Backend, error) {
 				pool, err := pgxpool.New(ctx, dsn)
 				if err != nil {
 					return nil, err
 				}
-				return openOn(ctx, pool, &postgres.Options{Schema: schema, BusyTimeout: patience})
+				return openOn(ctx, pool, &postgres.Options{Schema: schema, BusyTimeout: patience, Clock: o.Clock})
 			}
 		},
 	})
@@ -387,7 +393,8 @@ func runMode(t *testing.T, h storetest.Harness) {
 		storetest.Run(t, h)
 		return
 	}
-	storetest.RunGroups(t, h, "create", "effect", "receipt", "page", "outbox", "payload", "identity", "integer", "atomically")
+	storetest.RunGroups(t, h, "create", "effect", "receipt", "page", "outbox", "payload", "identity", "integer", "atomically",
+		"append", "schema", "constraint", "scope", "events", "effect_receipt", "observer", "namespace")
 }
 
 // TestConformanceThroughPgBouncer runs through a PgBouncer in transaction pooling

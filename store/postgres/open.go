@@ -37,6 +37,10 @@ type Options struct {
 
 	// Schema is where the tables are. "" is [DefaultSchema].
 	Schema string
+
+	// Clock is for tests: it replaces the server's time in events, receipts and
+	// leases. Nil is the server's.
+	Clock countersign.Clock
 }
 
 func (o *Options) withDefaults() (Options, error) {
@@ -66,6 +70,8 @@ type Store struct {
 	stmts    *statements
 	queue    *group.Queue[*group.Request]
 	heads    *heads
+	queues   queues        // of appends
+	listener listener      // for appends of other processes
 	waiters  chan struct{} // requests that wait for a row that another transaction holds
 	closed   atomic.Bool
 
@@ -176,8 +182,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Store, error)
 func newStore(pool *pgxpool.Pool, options Options) *Store {
 	queue := group.NewQueue[*group.Request]()
 	queue.Remote = true
-	return &Store{
-		Events:  store.NewEvents(nil),
+	s := &Store{
 		pool:    pool,
 		options: options,
 		stmts:   &statements{schema: options.Schema},
@@ -186,6 +191,8 @@ func newStore(pool *pgxpool.Pool, options Options) *Store {
 		idle:    make(chan struct{}),
 		waiters: make(chan struct{}, max(1, pool.Config().MaxConns/2)),
 	}
+	s.Events = store.NewEvents(port{logAccess: s, t: s.stmts, clock: options.Clock})
+	return s
 }
 
 // Pool returns the pool that the store works on, for transactions that
@@ -208,6 +215,8 @@ func (s *Store) Close() error {
 		close(s.idle)
 	}
 	s.mu.Unlock()
+	s.listener.stop()
+	s.WakeAll() // to be told that it is closed
 	started := time.Now()
 	timer := time.NewTimer(s.options.BusyTimeout)
 	defer timer.Stop()
@@ -243,6 +252,17 @@ func (s *Store) enter(ctx context.Context) error {
 	}
 	s.calls++
 	return nil
+}
+
+// hold is enter for a group, which may go on when its callers have left.
+func (s *Store) hold() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed.Load() {
+		return false
+	}
+	s.calls++
+	return true
 }
 
 func (s *Store) leave() {

@@ -94,3 +94,35 @@ func blob(b []byte) []byte {
 	}
 	return b
 }
+
+// A logRow is what the queries of the event log, the receipts and the observers
+// return, but for those of events. What is in a column depends on the kind.
+type logRow struct {
+	kind             int64
+	a, b, c, d, e, f int64
+	s, t, u, v       string
+	x, y             []byte
+}
+
+func (r *logRow) read(scan scanner) error {
+	return scan(&r.kind, &r.a, &r.b, &r.c, &r.d, &r.e, &r.f, &r.s, &r.t, &r.u, &r.v, &r.x, &r.y)
+}
+
+// rows makes a query of a statement, of rows of the event log.
+func (s *statement) rows(f func(*logRow) error) *statement {
+	return s.scans(func(scan scanner) error {
+		var r logRow
+		if err := r.read(scan); err != nil {
+			return err
+		}
+		return f(&r)
+	})
+}
+
+// absent returns nil for no bytes: what is absent is stored as none.
+func absent(b []byte) []byte {
+	if len(b) == 0 {
+		return nil
+	}
+	return b
+}

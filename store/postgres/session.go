@@ -12,13 +12,27 @@ import (
 type statement struct {
 	text string
 	args []any
-	row  func(*row) error // called for each row; nil: the statement returns none
-	tag  string           // the server's answer to one without rows
-	done bool             // it was answered, and not by an error; only of one without rows
+	row  func(scan scanner) error // called for each row; nil: the statement returns none
+	tag  string                   // the server's answer to one without rows
+	done bool                     // it was answered, and not by an error; only of one without rows
 }
 
-// each makes a query of a statement.
+// A scanner reads the columns of a row into targets.
+type scanner func(targets ...any) error
+
+// each makes a query of a statement, of rows of the durable owner.
 func (s *statement) each(f func(*row) error) *statement {
+	return s.scans(func(scan scanner) error {
+		var r row
+		if err := scan(r.columns()...); err != nil {
+			return err
+		}
+		return f(&r)
+	})
+}
+
+// scans makes a query of a statement, of whatever rows.
+func (s *statement) scans(f func(scan scanner) error) *statement {
 	s.row = f
 	return s
 }
@@ -81,14 +95,10 @@ func (s boundSession) run(ctx context.Context, statements ...*statement) error {
 	return s.session.run(ctx, statements...)
 }
 
-func scan(rows pgx.Rows, each func(*row) error) error {
+func scan(rows pgx.Rows, each func(scanner) error) error {
 	defer rows.Close()
 	for rows.Next() {
-		var r row
-		if err := rows.Scan(r.columns()...); err != nil {
-			return err
-		}
-		if err := each(&r); err != nil {
+		if err := each(rows.Scan); err != nil {
 			return err
 		}
 	}
@@ -121,11 +131,7 @@ func (s sqlSession) query(ctx context.Context, st *statement) (err error) {
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	for rows.Next() {
-		var r row
-		if err := rows.Scan(r.columns()...); err != nil {
-			return err
-		}
-		if err := st.row(&r); err != nil {
+		if err := st.row(rows.Scan); err != nil {
 			return err
 		}
 	}

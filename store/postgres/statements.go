@@ -232,8 +232,8 @@ var lists = regexp.MustCompile(`\{each ([^}]*)\}`)
 func withLists(sql string, one bool) string {
 	return lists.ReplaceAllStringFunc(sql, func(found string) string {
 		var b strings.Builder
-		for i, column := range strings.Split(lists.FindStringSubmatch(found)[1], ", ") {
-			kind, name, _ := strings.Cut(column, " ")
+		for i, column := range strings.Split(lists.FindStringSubmatch(found)[1], ",") {
+			kind, name, _ := strings.Cut(strings.TrimSpace(column), " ")
 			n := "$" + strconv.Itoa(i+1) + "::" + kind
 			switch {
 			case one:

@@ -10,6 +10,7 @@ import (
 
 	"github.com/countersign/countersign"
 	"github.com/countersign/countersign/durable"
+	"github.com/countersign/countersign/eventlog"
 	"github.com/countersign/countersign/store"
 	"github.com/countersign/countersign/store/internal/group"
 	"github.com/jackc/pgx/v5"
@@ -36,12 +37,14 @@ type Tx struct {
 	s       session
 	conn    *pgx.Conn // nil where there is no way to it
 	stmts   *statements
+	clock   countersign.Clock
 	settled *countersign.Settlement
 	body    *bodyRun // nil: the transaction is the caller's
 
-	mu     sync.Mutex
-	done   bool
-	broken error
+	mu       sync.Mutex
+	done     bool
+	broken   error
+	appended []eventlog.Sequence // that the transaction has appended to
 }
 
 var _ store.Backend = (*Tx)(nil)
@@ -76,7 +79,7 @@ func isNil(tx pgx.Tx) bool {
 }
 
 func (s *Store) join(none bool) *Tx {
-	t := &Tx{Events: store.NewEvents(nil), stmts: s.texts(), settled: &countersign.Settlement{}}
+	t := s.newTx()
 	switch {
 	case s == nil || s.queue == nil || s.closed.Load():
 		t.broken = store.ErrClosed
@@ -86,11 +89,28 @@ func (s *Store) join(none bool) *Tx {
 	return t
 }
 
+func (s *Store) newTx() *Tx {
+	t := &Tx{stmts: s.texts(), settled: &countersign.Settlement{}}
+	if s != nil {
+		t.clock = s.options.Clock
+		t.Events = s.In(port{logAccess: t, t: t.stmts, clock: t.clock, settlement: t.settled})
+	}
+	return t
+}
+
 // Committed says that the transaction's Commit has returned nil: its results are
 // settled now. The Tx can't be used any more.
 func (t *Tx) Committed() {
 	t.end()
+	t.commit()
+}
+
+// commit settles the results, and wakes those who wait for the events.
+func (t *Tx) commit() {
 	t.settled.Commit()
+	for _, s := range t.appended {
+		t.Wake(s)
+	}
 }
 
 func (t *Tx) end() {

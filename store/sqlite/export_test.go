@@ -3,7 +3,7 @@ package sqlite
 import "context"
 
 // Waiting returns how many requests wait for the next group.
-func (s *Store) Waiting() int { return s.queue.Waiting() }
+func (s *Store) Waiting() int { return s.queue.Waiting() + s.appends.queue.Waiting() }
 
 // LogIsLong makes the store believe that its log is due to be restarted.
 func (s *Store) LogIsLong() { s.writer.logged = restartAfter }

@@ -30,8 +30,8 @@ type Options struct {
 	// Prefix begins the name of every table and index. "" is [DefaultPrefix].
 	Prefix string
 
-	// Clock is for tests. Nil is the system's. The owner's contract has no
-	// times; only the table of schema versions does.
+	// Clock is for tests. Nil is the system's: the time of receipts, of events that
+	// say no other, and of observers. The owner's contract has no times.
 	Clock countersign.Clock
 }
 
@@ -64,7 +64,9 @@ type Store struct {
 	readOnly bool
 	options  Options
 	stmts    *statements
-	queue    *group.Queue[*group.Request]
+	queue    *group.Queue[*group.Request] // its lead is the writer's
+	owners   *line[*group.Request]
+	appends  *line[*group.Append]
 	writer   *writer
 	readers  chan *reader // idle connections for reading, if the pool is the store's own
 	closed   atomic.Bool
@@ -170,8 +172,7 @@ func checkOpen(ctx context.Context, path string, opts *Options) (Options, error)
 }
 
 func newStore(db *sql.DB, options Options) *Store {
-	return &Store{
-		Events:  store.NewEvents(nil),
+	s := &Store{
 		db:      db,
 		options: options,
 		stmts:   newStatements(options.Prefix),
@@ -179,6 +180,10 @@ func newStore(db *sql.DB, options Options) *Store {
 		writer:  &writer{db: db, busy: options.BusyTimeout},
 		readers: make(chan *reader, maxIdleReaders),
 	}
+	s.Events = store.NewEvents(port{s})
+	s.owners = &line[*group.Request]{store: s, queue: s.queue, carryOut: s.writeGroup}
+	s.appends = &line[*group.Append]{store: s, queue: group.NewQueueBeside[*group.Append](s.queue), carryOut: s.appendGroup, committed: s.wakeGroup}
+	return s
 }
 
 // dsn returns the driver's name for a file. The pragmas are set on every

@@ -146,13 +146,13 @@ func TestSchemaVersions(t *testing.T) {
 		for _, err := range []error{openErr, readErr, newErr} {
 			var version *store.SchemaVersionError
 			require.ErrorAs(t, err, &version)
-			assert.Equal(t, store.SchemaVersionError{Found: 99, Oldest: 98, Known: 1}, *version)
+			assert.Equal(t, store.SchemaVersionError{Found: 99, Oldest: 98, Known: 2}, *version)
 			assert.ErrorIs(t, err, countersign.ErrRefused)
 		}
 	})
 	t.Run("a newer schema that lets old libraries go on", func(t *testing.T) {
 		path := made(t)
-		execOn(t, path, "INSERT INTO countersign_schema VALUES (2, 1, 0)")
+		execOn(t, path, "INSERT INTO countersign_schema VALUES (3, 2, 0)")
 		s, err := sqlite.Open(t.Context(), path, nil)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, s.Close()) }()
@@ -164,7 +164,7 @@ func TestSchemaVersions(t *testing.T) {
 		_, err := sqlite.New(t.Context(), db, nil)
 		var version *store.SchemaVersionError
 		require.ErrorAs(t, err, &version)
-		assert.Equal(t, store.SchemaVersionError{Known: 1}, *version)
+		assert.Equal(t, store.SchemaVersionError{Known: 2}, *version)
 		var tables int
 		require.NoError(t, db.QueryRow("SELECT count(*) FROM sqlite_schema").Scan(&tables))
 		assert.Zero(t, tables, "New never migrates")

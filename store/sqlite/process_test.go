@@ -23,8 +23,14 @@ import (
 )
 
 // TestCrashLadder kills a child process at every statement of its work in turn.
-func TestCrashLadder(t *testing.T) {
-	storetest.CrashLadder(t, storetest.Ladder{
+func TestCrashLadder(t *testing.T) { storetest.CrashLadder(t, ladder(t)) }
+
+// TestCrashAppends kills child processes at random statements.
+func TestCrashAppends(t *testing.T) { storetest.CrashAppends(t, ladder(t)) }
+
+// ladder reaches a file, and steps around each statement.
+func ladder(t *testing.T) storetest.Ladder {
+	return storetest.Ladder{
 		Open: func(ctx context.Context, location string, step func()) (storetest.Backend, error) {
 			path := filepath.Join(location, "ladder.db")
 			made, err := sqlite.Open(ctx, path, nil)
@@ -37,7 +43,7 @@ func TestCrashLadder(t *testing.T) {
 			each := func(string) error { step(); return nil }
 			return sqlite.New(ctx, faultyDB(t, path, &faults{before: each, after: each}), nil)
 		},
-	})
+	}
 }
 
 // child runs one of this file's roles in another process.
@@ -60,6 +66,8 @@ func TestChildProcess(t *testing.T) {
 		commitForEver(t, args[0])
 	case "open and commit":
 		openAndCommit(t, args[0], args[1])
+	case "open and append":
+		openAndAppend(t, args[0], args[1])
 	default:
 		require.Empty(t, role)
 	}

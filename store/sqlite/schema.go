@@ -29,7 +29,7 @@ type Migration struct {
 }
 
 // oldestLibrary says for each version which library may still use it.
-var oldestLibrary = map[int]int{1: 1}
+var oldestLibrary = map[int]int{1: 1, 2: 1}
 
 // Migrations returns the schema's steps in order, with [DefaultPrefix], for
 // those who run them themselves: each in one transaction, together with the row

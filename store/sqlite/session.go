@@ -125,13 +125,17 @@ func (s txSession) query(ctx context.Context, query string, args []driver.Value,
 		return err
 	}
 	values := make([]driver.Value, len(columns))
+	scanned := make([]any, len(columns))
 	targets := make([]any, len(columns))
-	for i := range values {
-		targets[i] = &values[i]
+	for i := range scanned {
+		targets[i] = &scanned[i]
 	}
 	for rows.Next() {
 		if err := rows.Scan(targets...); err != nil {
 			return err
+		}
+		for i, v := range scanned {
+			values[i] = v
 		}
 		if err := row(values); err != nil {
 			return err

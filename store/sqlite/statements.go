@@ -35,12 +35,16 @@ type statements struct {
 
 	head, historyAfter, allHistory, snapshotAfter, allInbox, allOutbox, allReceipts,
 	pendingAfter, allPending string // reads
+
+	log *logStatements
 }
 
 func newStatements(prefix string) *statements {
 	over := func(columns int, pattern string) *rowsStatement { return overRows(pattern, prefix, columns) }
 	text := func(sql string) string { return withPrefix(sql, prefix) }
 	return &statements{
+		log: newLogStatements(prefix),
+
 		// CROSS JOIN keeps the list on the outside, so that each row is one look-up.
 		owners: over(1, `WITH want (id) AS (VALUES {rows})
 			SELECT o.owner_id, o.owner_key, o.mode, o.position, o.fence

@@ -10,6 +10,14 @@ import (
 
 // write queues the request for the next group and waits for its verdict.
 func (s *Store) write(ctx context.Context, r *group.Request) error {
+	if err := s.writable(ctx); err != nil {
+		return err
+	}
+	return s.owners.do(ctx, r)
+}
+
+// writable is what every call asks first that writes.
+func (s *Store) writable(ctx context.Context) error {
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
@@ -19,7 +27,17 @@ func (s *Store) write(ctx context.Context, r *group.Request) error {
 	if ctx.Value(inBody{s}) != nil {
 		return store.ErrNestedTransaction
 	}
-	return s.queue.Do(ctx, r, s.options.BusyTimeout, s.flush)
+	return nil
+}
+
+// writeGroup decides and writes a group of an owners' requests in the open
+// transaction.
+func (s *Store) writeGroup(ctx context.Context, sess session, requests []*group.Request) error {
+	b := newBatch(sess, s.stmts)
+	if err := b.decide(ctx, requests); err != nil {
+		return err
+	}
+	return b.write(ctx, requests)
 }
 
 func (s *Store) texts() *statements { return s.stmts }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/countersign/countersign"
 	"github.com/countersign/countersign/durable"
+	"github.com/countersign/countersign/eventlog"
 	"github.com/countersign/countersign/store"
 	"github.com/countersign/countersign/store/internal/group"
 	lib "modernc.org/sqlite/lib"
@@ -25,12 +26,14 @@ type Tx struct {
 	*store.Events
 	s       session
 	stmts   *statements
+	clock   countersign.Clock
 	settled *countersign.Settlement
 
-	mu     sync.Mutex
-	locked bool // has the write lock
-	done   bool
-	broken error
+	mu       sync.Mutex
+	locked   bool // has the write lock
+	done     bool
+	broken   error
+	appended map[eventlog.Sequence]bool // to be woken after the commit
 }
 
 var _ store.Backend = (*Tx)(nil)
@@ -52,7 +55,7 @@ var _ store.Backend = (*Tx)(nil)
 // unknown outcome. Errors: a nil transaction, or a closed store, is refused at the first
 // request.
 func (s *Store) Tx(tx *sql.Tx) *Tx {
-	t := &Tx{Events: store.NewEvents(nil), settled: &countersign.Settlement{}}
+	t := s.newTx()
 	switch {
 	case s == nil || s.queue == nil || s.closed.Load():
 		t.broken = store.ErrClosed
@@ -61,8 +64,18 @@ func (s *Store) Tx(tx *sql.Tx) *Tx {
 	case s.readOnly:
 		t.broken = &store.ReadOnlyError{}
 	default:
-		t.s, t.stmts = txSession{tx}, s.stmts
+		t.s = txSession{tx}
 	}
+	return t
+}
+
+func (s *Store) newTx() *Tx {
+	t := &Tx{settled: &countersign.Settlement{}, appended: map[eventlog.Sequence]bool{}}
+	if s == nil || s.Events == nil {
+		t.Events = store.NewEvents(port{t})
+		return t
+	}
+	t.Events, t.stmts, t.clock = s.In(port{t}), s.stmts, s.options.Clock
 	return t
 }
 
@@ -70,7 +83,15 @@ func (s *Store) Tx(tx *sql.Tx) *Tx {
 // settled now. The Tx can't be used any more.
 func (t *Tx) Committed() {
 	t.end()
+	t.settle()
+}
+
+// settle says that the transaction has committed.
+func (t *Tx) settle() {
 	t.settled.Commit()
+	for q := range t.appended {
+		t.Wake(q)
+	}
 }
 
 func (t *Tx) end() {
@@ -82,14 +103,8 @@ func (t *Tx) end() {
 // Atomically implements [store.Transactor]. The body runs once, while other
 // writers wait.
 func (s *Store) Atomically(ctx context.Context, body func(ctx context.Context, tx store.Backend) error) (err error) {
-	if err := s.ready(ctx); err != nil {
+	if err := s.writable(ctx); err != nil {
 		return err
-	}
-	if s.readOnly {
-		return &store.ReadOnlyError{}
-	}
-	if ctx.Value(inBody{s}) != nil {
-		return store.ErrNestedTransaction
 	}
 	if err := s.queue.Enter(ctx, s.options.BusyTimeout); err != nil {
 		return err
@@ -101,7 +116,8 @@ func (s *Store) Atomically(ctx context.Context, body func(ctx context.Context, t
 	if err := s.writer.begin(ctx); err != nil {
 		return err
 	}
-	t := &Tx{Events: store.NewEvents(nil), s: writerSession{s.writer}, stmts: s.stmts, settled: &countersign.Settlement{}, locked: true}
+	t := s.newTx()
+	t.s, t.locked = writerSession{s.writer}, true
 	committing := false
 	defer s.dropIfClosed()
 	defer func() {
@@ -121,16 +137,14 @@ func (s *Store) Atomically(ctx context.Context, body func(ctx context.Context, t
 		return err // ended before the commit: nothing is written
 	}
 	committing = true
-	err = s.writer.raw(func() error { return s.writer.s.exec(context.Background(), "COMMIT", nil) })
+	sure, err := s.writer.commit()
 	switch {
 	case err == nil:
-		t.settled.Commit()
+		t.settle()
 		return nil
-	case surelyNotCommitted(err):
-		s.writer.rollback()
+	case sure:
 		return wrap(err, s.options.BusyTimeout)
 	}
-	s.writer.drop()
 	return &durable.UnknownOutcomeError{Op: durable.OpTransaction, Err: err}
 }
 
@@ -138,21 +152,10 @@ func (s *Store) Atomically(ctx context.Context, body func(ctx context.Context, t
 func (t *Tx) write(ctx context.Context, r *group.Request) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err := t.ready(ctx); err != nil {
+	ctx, err := t.lock(ctx)
+	if err != nil {
 		return err
 	}
-	if err := t.alive(ctx); err != nil {
-		return t.breaks(err)
-	}
-	if !t.locked {
-		if err := t.s.exec(ctx, t.stmts.lock, nil); err != nil {
-			return t.breaks(err)
-		}
-		t.locked = true
-	}
-	// From here on the caller's context must not interrupt: SQLite answers an
-	// interrupted write by rolling the whole transaction back.
-	ctx = context.WithoutCancel(ctx)
 	b := newBatch(t.s, t.stmts)
 	one := []*group.Request{r}
 	if err := b.decide(ctx, one); err != nil {
@@ -161,19 +164,38 @@ func (t *Tx) write(ctx context.Context, r *group.Request) error {
 	if !r.Writes() {
 		return r.Err
 	}
-	if err := t.writeWhole(ctx, b, one); err != nil {
+	if err := t.writeWhole(ctx, func() error { return b.write(ctx, one) }); err != nil {
 		return t.breaks(err)
 	}
 	return nil
 }
 
+// lock is what every write does first. It returns the context to go on with: from
+// here on the caller's must not interrupt, since SQLite answers an interrupted
+// write by rolling the whole transaction back.
+func (t *Tx) lock(ctx context.Context) (context.Context, error) {
+	if err := t.ready(ctx); err != nil {
+		return nil, err
+	}
+	if err := t.alive(ctx); err != nil {
+		return nil, t.breaks(err)
+	}
+	if !t.locked {
+		if err := t.s.exec(ctx, t.stmts.lock, nil); err != nil {
+			return nil, t.breaks(err)
+		}
+		t.locked = true
+	}
+	return context.WithoutCancel(ctx), nil
+}
+
 // writeWhole writes all of a request or nothing of it, so that a caller who
 // commits in spite of an error does not commit half a request.
-func (t *Tx) writeWhole(ctx context.Context, b *batch, one []*group.Request) error {
+func (t *Tx) writeWhole(ctx context.Context, write func() error) error {
 	if err := t.s.exec(ctx, "SAVEPOINT countersign_request", nil); err != nil {
 		return err
 	}
-	err := b.write(ctx, one)
+	err := write()
 	if err != nil {
 		if t.s.exec(ctx, "ROLLBACK TO countersign_request", nil) != nil {
 			// SQLite has rolled back by itself, or half a request is left: then

@@ -142,12 +142,11 @@ const (
 	restartWait  = 50 // milliseconds, for readers of the old pages to finish
 )
 
-// tend restarts the log, outside any transaction, if it is time. That it could
-// not be done is no error: the next group tries again.
-func (w *writer) tend(batch []*group.Request) {
-	for _, r := range batch {
-		w.logged += 8 + r.Size/4096
-	}
+// tend restarts the log, outside any transaction, if it is time, after about so
+// many pages were written. That it could not be done is no error: the next group
+// tries again.
+func (w *writer) tend(pages int) {
+	w.logged += pages
 	if w.logged < restartAfter || w.s == nil {
 		return
 	}
@@ -170,25 +169,53 @@ func (w *writer) busyTimeout() string {
 	return fmt.Sprintf("PRAGMA busy_timeout = %d", max(w.busy.Milliseconds(), 1))
 }
 
+// A member is a request that waits in a line.
+type member interface {
+	group.Member
+	Writes() bool
+}
+
+// A line is requests of one kind that wait for the writer, and how a group of them
+// is carried out. All lines of a store share one lead.
+type line[R member] struct {
+	store *Store
+	queue *group.Queue[R]
+	// carryOut decides and writes a group in the open transaction, and sets its
+	// verdicts. Its error is one of the database.
+	carryOut func(ctx context.Context, s session, batch []R) error
+	// committed, if there is one, is called after a commit, before the callers have
+	// their verdicts.
+	committed func(batch []R)
+}
+
+func (l *line[R]) do(ctx context.Context, r R) error {
+	return l.queue.Do(ctx, r, l.store.options.BusyTimeout, l.flush)
+}
+
 // flush is [group.Queue.Do]'s: it opens a transaction, takes the requests that wait by
 // then, and settles them. r is the caller's own.
-func (s *Store) flush(ctx context.Context, r *group.Request) {
+func (l *line[R]) flush(ctx context.Context, r R) {
+	s := l.store
 	defer s.dropIfClosed()
 	err := error(store.ErrClosed)
 	if !s.closed.Load() {
 		err = s.writer.begin(ctx)
 	}
 	if err != nil {
-		s.queue.Reject(r, err)
+		l.queue.Reject(r, err)
 		return
 	}
 	started := time.Now()
-	batch := s.queue.Take()
+	batch := l.queue.Take()
 	defer func() {
-		s.queue.Settle(batch, time.Since(started))
-		s.writer.tend(batch) // after its callers have their verdicts
+		l.queue.Settle(batch, time.Since(started))
+		pages := 0
+		for _, r := range batch {
+			pages += pagesOf(r.Bytes())
+		}
+		s.writer.tend(pages) // after its callers have their verdicts
 	}()
-	err = s.writeGroup(batch)
+	err = l.write(batch)
 	if err == nil || len(batch) == 1 {
 		return
 	}
@@ -201,16 +228,16 @@ func (s *Store) flush(ctx context.Context, r *group.Request) {
 			}
 			return
 		}
-		_ = s.writeGroup([]*group.Request{r}) // r.Err says it
+		_ = l.write([]R{r}) // its verdict says it
 	}
 }
 
-// writeGroup decides, writes and commits the requests in the open transaction.
+// write decides, writes and commits the requests in the open transaction.
 // If it returns an error, nothing was written, every request has an error, and
 // the transaction is over.
-func (s *Store) writeGroup(batch []*group.Request) error {
+func (l *line[R]) write(batch []R) error {
+	s := l.store
 	fail := func(err error) error {
-		s.writer.rollback()
 		err = wrap(err, s.options.BusyTimeout)
 		for _, r := range batch {
 			r.Fail(err)
@@ -220,27 +247,25 @@ func (s *Store) writeGroup(batch []*group.Request) error {
 	var err error
 	sess := s.writer.s
 	if rawErr := s.writer.raw(func() error {
-		ctx := context.Background() // a group never runs under a caller's context
-		b := newBatch(sess, s.stmts)
-		if err = b.decide(ctx, batch); err != nil {
-			return nil
-		}
-		err = b.write(ctx, batch)
+		err = l.carryOut(context.Background(), sess, batch) // a group never runs under a caller's context
 		return nil
 	}); rawErr != nil {
 		err = rawErr
 	}
 	if err != nil {
+		s.writer.rollback()
 		return fail(err)
 	}
-	err = s.writer.raw(func() error { return sess.exec(context.Background(), "COMMIT", nil) })
-	if err == nil {
+	sure, err := s.writer.commit()
+	switch {
+	case err == nil:
+		if l.committed != nil {
+			l.committed(batch)
+		}
 		return nil
-	}
-	if surelyNotCommitted(err) {
+	case sure:
 		return fail(err)
 	}
-	s.writer.drop()
 	for _, r := range batch {
 		if r.Writes() {
 			r.Unknown(err)
@@ -250,6 +275,22 @@ func (s *Store) writeGroup(batch []*group.Request) error {
 		}
 	}
 	return nil
+}
+
+// commit commits the open transaction, which is over then. Of an error it says
+// whether surely nothing was committed; if that is not known, the connection is
+// dropped.
+func (w *writer) commit() (sure bool, err error) {
+	err = w.raw(func() error { return w.s.exec(context.Background(), "COMMIT", nil) })
+	switch {
+	case err == nil:
+		return true, nil
+	case surelyNotCommitted(err):
+		w.rollback()
+		return true, err
+	}
+	w.drop()
+	return false, err
 }
 
 // surelyNotCommitted reports whether a COMMIT that failed with err left nothing
