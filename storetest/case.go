@@ -40,7 +40,7 @@ func Cases() []Case {
 		createCases, commitCases, fenceCases, effectCases, receiptCases,
 		identityCases, payloadCases, limitCases, integerCases, aliasCases,
 		pageCases, contextCases, handleCases, recoverCases, outboxCases,
-		concurrencyCases, linearCases, waitCases, transactionCases, randomCases, wireCases, killCases,
+		concurrencyCases, linearCases, waitCases, transactionCases, randomCases, wireCases, logWireCases, killCases,
 		appendCases, schemaCases, constraintCases, scopeCases, eventsCases, effectReceiptCases, observerCases, namespaceCases,
 		logContextCases, logAliasCases, logTransactionCases, joinCases, logConcurrencyCases, logRandomCases,
 	)

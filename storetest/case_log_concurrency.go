@@ -279,9 +279,13 @@ func registrationRace(t T, h Harness) {
 	s.send(registered, types(standardTypes...))
 	pool := s.db.pool()
 	var revision atomic.Uint64
+	var sent atomic.Int64
 	var after [n][]uint64 // numbers of what was sent after the registration
 	together(t, n+1, func(i int) error {
 		if i == n {
+			for sent.Load() < n { // so that handles have worked without it
+				time.Sleep(100 * time.Microsecond)
+			}
 			return taken(t.Context(), func() error {
 				r, err := pool(1).events.RegisterConstraints(t.Context(), eventlog.RegisterConstraints{EventStore: shop.EventStore, Constraints: []eventlog.Constraint{unique("name")}})
 				if err == nil {
@@ -290,7 +294,9 @@ func registrationRace(t T, h Harness) {
 				return err
 			})
 		}
+		defer sent.Add(n)
 		for k := range each {
+			sent.Add(1)
 			inForce := revision.Load() > 0
 			a, err := appendedBy(t.Context(), pool(i), orders, of(opened, fmt.Sprintf("s%d", i), withName(fmt.Sprint((i+k)%each))))
 			if err != nil && !errors.Is(err, countersign.ErrRefused) {

@@ -8,11 +8,13 @@ import (
 	"github.com/countersign/countersign/durable"
 )
 
-// fixture is a file of the durable owner's fixtures.
+// fixture is a file of fixtures: of the durable owner, of the event log or of the
+// receipts.
 type fixture struct {
 	model       string
 	description string
 	scenarios   []scenario
+	logs        []logScenario // of the event log and the receipts
 }
 
 // scenario has steps, or a fingerprint case with or without reconciliations.
@@ -96,6 +98,10 @@ func parseFixture(data []byte) (fixture, error) {
 		return fixture{}, err
 	}
 	var r reader
+	if kind := kindOfFixture(root); kind == eventLogKind || kind == effectReceiptKind {
+		fx := r.logFixture(root)
+		return fx, r.err
+	}
 	f := r.fields(root, []string{"protocol_version", "kind", "model", "description", "scenarios"})
 	if r.err != nil {
 		return fixture{}, r.err

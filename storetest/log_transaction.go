@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 
@@ -92,4 +93,24 @@ func (s *logSession) sameInside(ctx context.Context, tx store.Backend, what stri
 	within := *s
 	within.T, within.store, within.provisional = inContext{s.T, ctx}, handleOf(tx), true
 	within.sameAll("inside a transaction, " + what)
+}
+
+// abort runs a request up to its commit point and loses the process there: the
+// transaction is rolled back and every handle is gone.
+func (s *logSession) abort(req any) {
+	s.Helper()
+	var inside logAnswer
+	err := s.db.transactor(s.store).Atomically(s.Context(), func(ctx context.Context, tx store.Backend) error {
+		if inside = askLog(ctx, handleOf(tx), req); inside.err != nil && logOutcomeOf(inside.err) == unexpected {
+			s.Errorf("a request that is aborted later failed inside its transaction: %v", inside.err)
+		}
+		return errProcessLost
+	})
+	if !errors.Is(err, errProcessLost) {
+		s.Errorf("an aborted transaction must return its body's error, it returned: %v", err)
+	}
+	if inside.err == nil && inside.settlement.Settled() {
+		s.Errorf("the result of an aborted transaction is settled: %s", inside.show(req))
+	}
+	s.db.close()
 }

@@ -73,7 +73,7 @@ var effectReceiptMutants = []mutant{
 			r.Receipt.Response = copyResponse(req.Response)
 		}
 		return r, err
-	}), ofEffect("first_writer_wins", "null_is_a_response_and_nothing_is_none")...),
+	}), ofEffect("first_writer_wins")...),
 	logMutant("judges the batch before it looks the receipt up", withReceipt(func(ctx context.Context, b *broken, req receipt.AppendWithReceipt) (receipt.Result, error) {
 		if err := req.Check(); err != nil {
 			return receipt.Result{}, err
@@ -324,7 +324,7 @@ var eventsMutants = []mutant{
 	logMutant("the tail of a filter is that of the sequence", logFault{readTail: func(ctx context.Context, b *broken, req eventlog.ReadTail) (eventlog.Tail, error) {
 		req.Filter = eventlog.Filter{}
 		return b.EventStore.ReadTail(ctx, req)
-	}}, "events/filters_narrow_by_each_part", "scope/of_a_tail_holds_until_somebody_appends"),
+	}}, "events/filters_narrow_by_each_part"),
 	logMutant("waits for one more", logFault{await: func(ctx context.Context, b *broken, req eventlog.AwaitEvents) error {
 		if req.From < 1<<62 {
 			req.From++

@@ -18,7 +18,7 @@ type mutant struct {
 
 // The mutants, by what of the store is wrong.
 var mutants = slices.Concat(createMutants, commitMutants, fenceMutants, effectMutants, receiptMutants, valueMutants,
-	appendMutants, schemaMutants, scopeMutants, constraintMutants, effectReceiptMutants, eventsMutants, logStoreMutants,
+	appendMutants, schemaMutants, scopeMutants, constraintMutants, effectReceiptMutants, eventsMutants, logStoreMutants, observerMutants, namespaceMutants, logTransactionMutants, logRaceMutants,
 	aliasMutants, readMutants, contextMutants, handleMutants, raceMutants, transactionMutants, wireMutants)
 
 // caseNamed finds a case by group/name.

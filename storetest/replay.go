@@ -15,7 +15,8 @@ const (
 	ackWithhold = "withhold"
 )
 
-// Replay replays every *.json file found anywhere in fsys against the store,
+// Replay replays every *.json file found anywhere in fsys against the store, those of
+// the durable owner, of the event log and of the receipts by their kind:
 // each scenario on a fresh database, and a second time with each request in a
 // transaction of its own where the backend has transactions. Fixtures that were
 // written elsewhere for the same contract replay unchanged.
@@ -59,6 +60,9 @@ func fixtureCases(fsys fs.FS) ([]Case, error) {
 			return nil
 		}
 		for _, s := range fx.scenarios {
+			cases = append(cases, s.asCase(strings.TrimSuffix(name, ".json")))
+		}
+		for _, s := range fx.logs {
 			cases = append(cases, s.asCase(strings.TrimSuffix(name, ".json")))
 		}
 		return nil

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"testing"
@@ -11,8 +12,8 @@ import (
 )
 
 // Run runs the whole suite against a store: every case as the subtest
-// group/name, the fixtures among them, and then everything that needs no more
-// than [durable.Store] a second time as transactions/group/name, with each
+// group/name, the fixtures among them, and then everything that needs no
+// transactions of its own a second time as transactions/group/name, with each
 // request in a transaction of its own.
 //
 // What the backend or the harness does not have is listed in the subtests
@@ -20,11 +21,15 @@ import (
 // implements nothing fails.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
-	fixtures, err := fixtureCases(conformance.DurableOwner())
-	if err != nil {
-		t.Fatalf("the embedded fixtures: %v", err)
+	cases := Cases()
+	for _, fsys := range []fs.FS{conformance.DurableOwner(), conformance.EventLog(), conformance.EffectReceipt()} {
+		fixtures, err := fixtureCases(fsys)
+		if err != nil {
+			t.Fatalf("the embedded fixtures: %v", err)
+		}
+		cases = append(cases, fixtures...)
 	}
-	runAll(t, h, append(Cases(), fixtures...))
+	runAll(t, h, cases)
 }
 
 // RunGroups runs the cases of some groups, each once: for another way to the same

@@ -220,10 +220,5 @@ func (t *Tx) append(ctx context.Context, a *store.Append) error {
 		a.Fail(unsettled(a, err))
 		return a.Err()
 	}
-	if err == nil && ok && a.Writes() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.appended = append(t.appended, sequence)
-	}
 	return err
 }

@@ -75,7 +75,7 @@ func (s *Store) attempt(ctx context.Context, locks *locks, body func(ctx context
 	if err := store.CheckContext(ctx); err != nil {
 		return false, err // ended before the commit: nothing is written
 	}
-	err = commit(ctx, conn)
+	err = commit(ctx, conn, nil, s.stmts.notices(t.appended))
 	switch {
 	case err == nil:
 		t.commit()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/countersign/countersign/durable"
+	"github.com/countersign/countersign/receipt"
 	"github.com/countersign/countersign/store"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -223,6 +224,7 @@ func verdict(err error) bool {
 	var busy *store.BusyError
 	var notTaken *store.NotTakenError
 	var schema *store.SchemaVersionError
+	var unsettled *receipt.UnsettledError
 	return errors.As(err, &unknownOwner) || errors.As(err, &unknown) || errors.As(err, &unusable) || errors.As(err, &unavailable) ||
-		errors.As(err, &busy) || errors.As(err, &notTaken) || errors.As(err, &schema) || errors.Is(err, store.ErrTxDone) || errors.Is(err, store.ErrClosed)
+		errors.As(err, &busy) || errors.As(err, &notTaken) || errors.As(err, &schema) || errors.As(err, &unsettled) || errors.Is(err, store.ErrTxDone) || errors.Is(err, store.ErrClosed)
 }

@@ -44,6 +44,9 @@ func (w *work) appends(ctx context.Context, wait bool, appends ...*store.Append)
 		if writes := b.writes(w.t); len(writes) > 0 {
 			w.write(writes...)
 		}
+		if len(g.Changes().Events) > 0 {
+			w.appended = append(w.appended, g.Touch.Sequence)
+		}
 	}
 	return nil
 }
@@ -176,9 +179,6 @@ func (b *logBatch) writes(t *statements) []*statement {
 	if receipts := b.group.Receipts(); len(receipts) > 0 {
 		parts = append(parts, insertsReceipts(receipts))
 	}
-	if len(changes.Events) > 0 {
-		parts = append(parts, part{&notify, []any{channel(t.schema), notice(b.group.Touch.Sequence)}})
-	}
 	if len(parts) > 0 {
 		statements = append(statements, t.make(all, parts...))
 	}
@@ -248,7 +248,7 @@ func readEvent(scan scanner) (e eventlog.Recorded, next *uint64, err error) {
 		return e, &n, nil
 	}
 	e.Number, e.Generation, e.Occurred = uint64(number), uint32(generation), time.UnixMicro(occurred).UTC()
-	ok := false
+	var ok bool
 	if e.Tags, ok = tagsOf(tags); !ok {
 		return e, nil, &store.UnusableError{Reason: fmt.Sprintf("the tags of event %d can't be read", number)}
 	}

@@ -453,3 +453,83 @@ func TestNamespaceDroppedUnderAppends(t *testing.T) {
 			JOIN countersign.events e ON e.sequence_key = q.sequence_key AND e.number = r.first)`).Scan(&rows[0], &rows[1], &rows[2], &rows[3]))
 	assert.Equal(t, [4]int{left, left, rows[2], left}, rows, "nothing is left over, and every receipt has its event")
 }
+
+// A caller's transaction that reads from an old snapshot is told so, and not given a
+// number, or a verdict on a scope, that is no longer true.
+func TestAppendFromAnOldSnapshot(t *testing.T) {
+	s := wired(t, &wire{}, "cache_statement", nil)
+	register(t, s)
+	_, err := s.AppendEvents(t.Context(), noted("log", "a"))
+	require.NoError(t, err)
+	for _, req := range []eventlog.AppendEvents{
+		noted("log", "b"),
+		{Sequence: eventlog.Log(shop), Scopes: []eventlog.Scope{{Source: "c", Expected: eventlog.NoneYet()}}},
+	} {
+		tx, err := s.Pool().BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+		require.NoError(t, err)
+		bound := s.Tx(tx)
+		_, err = bound.ReadTail(t.Context(), eventlog.ReadTail{Sequence: eventlog.Log(shop)})
+		require.NoError(t, err)
+		_, err = s.AppendEvents(t.Context(), noted("log", "c"))
+		require.NoError(t, err)
+		_, err = bound.AppendEvents(t.Context(), req)
+		var busy *store.BusyError
+		require.ErrorAs(t, err, &busy)
+		require.NoError(t, tx.Rollback(t.Context()))
+	}
+	// A receipt that it can't see.
+	tx, err := s.Pool().BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	require.NoError(t, err)
+	bound := s.Tx(tx)
+	_, err = bound.ReadTail(t.Context(), eventlog.ReadTail{Sequence: eventlog.Log(shop)})
+	require.NoError(t, err)
+	_, err = s.AppendWithReceipt(t.Context(), withReceipt("other", "o", "a"))
+	require.NoError(t, err)
+	_, err = bound.AppendWithReceipt(t.Context(), withReceipt("log", "o", "a"))
+	require.IsType(t, &receipt.UnsettledError{}, err)
+	require.NoError(t, tx.Rollback(t.Context()))
+}
+
+// A sequence that a caller's transaction holds keeps nobody else waiting, and its own
+// appends give up after the busy timeout.
+func TestHeldSequence(t *testing.T) {
+	dsn := setting(migratedDatabase(t, serverDSN(t)), "pool_max_conns", "4")
+	s, err := postgres.Open(t.Context(), dsn, &postgres.Options{BusyTimeout: 300 * time.Millisecond})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	register(t, s)
+	held := []string{"a", "b", "c", "d", "e"} // more than there are connections
+	tx, err := s.Pool().Begin(t.Context())
+	require.NoError(t, err)
+	for i, sequence := range held {
+		if i%2 == 0 { // the others are being created
+			_, err := s.AppendEvents(t.Context(), noted(sequence, "a"))
+			require.NoError(t, err)
+		}
+		_, err := s.Tx(tx).AppendWithReceipt(t.Context(), withReceipt(sequence, sequence, "a"))
+		require.NoError(t, err)
+	}
+	var wg sync.WaitGroup
+	for _, sequence := range held {
+		wg.Go(func() {
+			_, err := s.AppendEvents(context.Background(), noted(sequence, "a"))
+			var busy *store.BusyError
+			assert.ErrorAs(t, err, &busy)
+		})
+		wg.Go(func() {
+			_, err := s.RecordEffect(context.Background(), receipt.RecordEffect{Effect: receipt.Effect{Key: withReceipt("", sequence).Key()}})
+			var busy *store.BusyError
+			assert.ErrorAs(t, err, &busy)
+		})
+	}
+	for i := range 50 {
+		_, err := s.AppendWithReceipt(t.Context(), withReceipt("free", fmt.Sprint("free ", i), "a"))
+		require.NoError(t, err)
+	}
+	wg.Wait()
+	require.NoError(t, tx.Rollback(t.Context()))
+	for _, sequence := range held {
+		_, err := s.AppendWithReceipt(t.Context(), withReceipt(sequence, sequence, "a"))
+		require.NoError(t, err)
+	}
+}

@@ -47,6 +47,21 @@ func notice(s eventlog.Sequence) string {
 		s.Namespace.EventStore + s.Namespace.Name + s.Name
 }
 
+// notices are the statements that tell of appends. They stand behind a COMMIT where
+// that can be: the server carries out the commits of transactions that tell of
+// something one after another, and would wait for the disk each time.
+func (t *statements) notices(appended []eventlog.Sequence) []*statement {
+	var told []*statement
+	known := map[eventlog.Sequence]bool{}
+	for _, s := range appended {
+		if !known[s] {
+			known[s] = true
+			told = append(told, t.one(&notify, channel(t.schema), notice(s)))
+		}
+	}
+	return told
+}
+
 // noticed is the sequence of a notice. It is false for what somebody else has sent.
 func noticed(payload string) (eventlog.Sequence, bool) {
 	first, rest, _ := strings.Cut(payload, " ")

@@ -112,8 +112,8 @@ func TestWokenByItsOwnAppends(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorIs(t, bound.AwaitEvents(t.Context(), eventlog.AwaitEvents{Sequence: eventlog.Log(shop), From: 7}), store.ErrNestedTransaction)
 	select {
-	case <-done:
-		require.Fail(t, "woken before the commit")
+	case err := <-done:
+		require.Fail(t, "woken before the commit", "%v", err)
 	case <-time.After(50 * time.Millisecond):
 	}
 	require.NoError(t, tx.Commit(t.Context()))

@@ -24,10 +24,14 @@ type lookLists struct {
 func (l *looks) add(i int, f eventlog.Filter, low, high int64) {
 	types, tags := slices.Compact(slices.Sorted(slices.Values(f.EventTypes))), tagTexts(f.Tags)
 	switch {
+	case f.Source != "" && len(tags) > 0:
+		l[bySourceAndTag].add(i, f, low, high, types, tags, "")
 	case f.Source != "":
-		l[bySource].add(i, f, low, high, types, tags, "")
+		l[bySource].add(i, f, low, high, types, nil, "")
+	case f.StreamID != "" && len(tags) > 0:
+		l[byStreamAndTag].add(i, f, low, high, types, tags, "")
 	case f.StreamID != "":
-		l[byStream].add(i, f, low, high, types, tags, "")
+		l[byStream].add(i, f, low, high, types, nil, "")
 	case len(tags) > 0:
 		for _, tag := range tags {
 			l[byTag].add(i, f, low, high, types, nil, tag)

@@ -156,7 +156,8 @@ func misread(dsn string, config *pgx.ConnConfig) bool {
 // New returns a store on a pool of the caller's. It verifies the schema and never
 // migrates: one that is missing, too old or too new is a
 // [*store.SchemaVersionError]; run [Migrations] before. The other errors are those
-// of [Open]. The store holds no connection between calls. The pool stays the
+// of [Open]. The store holds no connection of the pool between calls; while somebody
+// waits for events it has one beside it. The pool stays the
 // caller's: Close does not close it.
 func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Store, error) {
 	options, err := opts.withDefaults()

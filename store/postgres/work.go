@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/countersign/countersign"
+	"github.com/countersign/countersign/eventlog"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -20,13 +21,15 @@ type work struct {
 	writes bool  // whether it writes anything
 	failed error // of a statement: the transaction can't go on
 	body   *bodyRun
+
+	appended []eventlog.Sequence // that it has appended to
 }
 
 // run runs what is queued, and then the statements, in one round trip.
 func (w *work) run(ctx context.Context, statements ...*statement) error {
-	all := append(w.queued, statements...)
+	queued := append(w.queued, statements...) //nolint:gocritic // it is not used again
 	w.queued = nil
-	if err := w.s.run(ctx, all...); err != nil {
+	if err := w.s.run(ctx, queued...); err != nil {
 		w.failed = err
 	}
 	return w.failed
@@ -107,7 +110,7 @@ func (s *Store) within(ctx context.Context, conn *pgxpool.Conn, wait time.Durati
 		rollback(conn)
 		return refused, nil
 	}
-	return nil, commit(ctx, conn, w.queued...)
+	return nil, commit(ctx, conn, w.queued, s.stmts.notices(w.appended))
 }
 
 // carry carries f out in the transaction.
@@ -139,13 +142,13 @@ func (t *Tx) within(ctx context.Context, f func(context.Context, *work) error) e
 	savepoint := &statement{text: "SAVEPOINT countersign_request"}
 	w.queued = []*statement{savepoint}
 	err := f(ctx, w)
-	switch cause := cmp.Or(w.failed, err); {
-	case !savepoint.done && cause != nil && (w.failed == nil || answer(cause) != nil):
+	switch {
+	case !savepoint.done && answer(w.failed) != nil:
 		// The caller's transaction had failed before, and nothing was done in it. The
 		// caller may have a savepoint to go back to.
-		return txError(ctx, cause, started)
+		return txError(ctx, w.failed, started)
 	case w.failed != nil || met(err):
-		return t.undo(ctx, cause, started)
+		return t.undo(ctx, cmp.Or(w.failed, err), started)
 	}
 	return t.finish(ctx, w, err, started, &statement{text: "RELEASE SAVEPOINT countersign_request"})
 }
@@ -153,7 +156,10 @@ func (t *Tx) within(ctx context.Context, f func(context.Context, *work) error) e
 // finish writes what is left to write, unless it was refused.
 func (t *Tx) finish(ctx context.Context, w *work, refused error, started time.Time, last ...*statement) error {
 	if refused != nil {
-		w.queued = nil
+		w.queued, w.appended = nil, nil
+	}
+	if t.body == nil { // the COMMIT is not ours to add something to
+		w.queued = append(w.queued, w.t.notices(w.appended)...)
 	}
 	if len(w.queued)+len(last) == 0 {
 		return refused
@@ -168,5 +174,6 @@ func (t *Tx) finish(ctx context.Context, w *work, refused error, started time.Ti
 		}
 		return t.undo(ctx, err, started)
 	}
+	t.appended = append(t.appended, w.appended...)
 	return refused
 }

@@ -189,7 +189,7 @@ func (s *Store) transact(ctx context.Context, conn *pgxpool.Conn, b *batch, wait
 	}
 	b.decide()
 	if slices.ContainsFunc(b.requests, (*group.Request).Writes) {
-		if err := commit(ctx, conn, b.writes()...); err != nil {
+		if err := commit(ctx, conn, b.writes(), nil); err != nil {
 			return err
 		}
 	} else {
@@ -218,12 +218,13 @@ func patient(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // commit runs the statements and COMMIT, in one round trip, and lets the server
-// answer for a while after the caller's context has ended.
-func commit(ctx context.Context, conn *pgxpool.Conn, statements ...*statement) error {
+// answer for a while after the caller's context has ended. What comes after the
+// COMMIT is no part of the transaction, and nothing depends on it.
+func commit(ctx context.Context, conn *pgxpool.Conn, statements, after []*statement) error {
 	ctx, cancel := patient(ctx)
 	defer cancel()
 	end := &statement{text: "COMMIT"}
-	err := pgxSession{conn}.run(ctx, append(statements, end)...)
+	err := pgxSession{conn}.run(ctx, slices.Concat(statements, []*statement{end}, after)...)
 	switch {
 	case end.tag == "COMMIT":
 		return nil // whatever became of the connection after that

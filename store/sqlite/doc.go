@@ -10,6 +10,24 @@
 // each keeps its own result, and a request that fails is written apart from its
 // neighbours.
 //
+// # What is stored
+//
+// The durable owners are in tables of their own, each record in a row. An event is a
+// row with its content as it was given, in one table for all sequences, with an index
+// by its number and one by each of: type, event source, source type, stream type,
+// stream id, tag. So a page, a tail and a concurrency scope cost what they find, not
+// the size of the log. Of a filter that narrows by several of them, one index is
+// walked: the source's, else the stream id's, the tags', the types', and so on. What
+// is optional and absent costs nothing. The constraint index holds hashes only.
+//
+// Appends to all sequences, with and without receipts, wait in one line and share
+// transactions as the owners' requests do. Those who wait for events are woken at once
+// by commits of the same [Store]; for those of other stores and processes they look
+// ten times a second. Dropping a namespace is one transaction, during which other
+// writers wait, so that of a large one is better done when there are few.
+//
+// Times are the host's.
+//
 // # Contexts
 //
 // A request waits until the writers before it are done, at most

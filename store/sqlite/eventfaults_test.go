@@ -394,7 +394,7 @@ func TestWaitersAreWoken(t *testing.T) {
 	} {
 		woken := make(chan error, 1)
 		go func() {
-			woken <- s.AwaitEvents(t.Context(), eventlog.AwaitEvents{Sequence: orders, From: uint64(i)}) //nolint:gosec // small
+			woken <- s.AwaitEvents(t.Context(), eventlog.AwaitEvents{Sequence: orders, From: uint64(i)})
 		}()
 		select {
 		case err := <-woken:

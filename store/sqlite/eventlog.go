@@ -177,20 +177,20 @@ func (b *appendBatch) write(ctx context.Context) error {
 		}
 		q := b.sequences[g.Touch.Sequence]
 		if q.exists {
-			move.add(q.key, int64(changes.Next)) //nolint:gosec // the bits of it
+			move.add(q.key, int64(changes.Next)) // by its bits
 		}
 		events := newRows(b.stmts.insertEvents, min(len(changes.Events), maxRows))
 		for i := range changes.Events {
 			e := &changes.Events[i]
 			addEvent(events, q.key, e)
 			for _, tag := range e.Tags {
-				tags.add(q.key, []byte(tag.Key()), int64(e.Number)) //nolint:gosec // at most MaxInteger
+				tags.add(q.key, []byte(tag.Key()), int64(e.Number))
 			}
 			if (i+1)%maxRows == 0 || i+1 == len(changes.Events) {
 				if err := events.exec(ctx, b.s); err != nil {
 					return err
 				}
-				events.values = events.values[:0]
+				events.values = events.values[:0] // a large batch needs no second copy of itself
 			}
 		}
 		addClaims(q.key, changes.Freed, changes.Claims, freed, claims)
@@ -208,7 +208,7 @@ func addClaims(key int64, gone []eventlog.ClaimOwner, made []eventlog.Claim, fre
 		freed.add(key, o.Index[:], o.Source)
 	}
 	for _, c := range made {
-		claims.add(key, c.Index[:], c.Source, c.Value[:], int64(c.Number)) //nolint:gosec // at most MaxInteger
+		claims.add(key, c.Index[:], c.Source, c.Value[:], int64(c.Number))
 	}
 }
 
@@ -219,7 +219,7 @@ func (b *appendBatch) createSequences(ctx context.Context) error {
 	for _, g := range b.groups {
 		if c := g.Changes(); c.Creates {
 			q := g.Touch.Sequence
-			created.add(q.Namespace.EventStore, q.Namespace.Name, q.Name, int64(c.Next), int64(c.Indexed)) //nolint:gosec // the bits of it
+			created.add(q.Namespace.EventStore, q.Namespace.Name, q.Name, int64(c.Next), int64(c.Indexed)) // by its bits
 		}
 	}
 	return created.query(ctx, b.s, func(v []driver.Value) error {
@@ -228,7 +228,7 @@ func (b *appendBatch) createSequences(ctx context.Context) error {
 	})
 }
 
-// pages is about how many pages the batch writes.
+// pagesOf is about how many pages a transaction writes with rows of so many bytes.
 func pagesOf(bytes int) int { return 8 + bytes/pageSize }
 
 func (p port) Append(ctx context.Context, a *store.Append) error { return p.carryOut(ctx, a) }

@@ -206,7 +206,7 @@ func BenchmarkAppendWithReceipt(b *testing.B) {
 	}
 }
 
-func benchOccurrence(i int) string { return fmt.Sprintf("%08x", uint32(i*2654435761)) } //nolint:gosec // spread over the range
+func benchOccurrence(i int) string { return fmt.Sprintf("%08x", uint32(i*2654435761)) }
 
 func benchAppend(i int) receipt.AppendWithReceipt {
 	return receipt.AppendWithReceipt{

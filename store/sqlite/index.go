@@ -41,13 +41,17 @@ func (i *indexStore) ReadIndexState(ctx context.Context) (state eventlog.IndexSt
 
 func (i *indexStore) WriteIndexState(ctx context.Context, state eventlog.IndexState) error {
 	i.pages += pagesOf(0)
-	return i.s.exec(ctx, i.stmts.moveIndex, []driver.Value{int64(state.Indexed), int64(state.Building), int64(state.Through), i.key}) //nolint:gosec // the bits of it
+	return i.s.exec(ctx, i.stmts.moveIndex, []driver.Value{int64(state.Indexed), int64(state.Building), int64(state.Through), i.key}) // by its bits
 }
 
 func (i *indexStore) DeleteClaims(ctx context.Context, limit int) (int, error) {
-	n, err := execCounted(ctx, i.s, i.stmts, i.stmts.clearClaims, []driver.Value{i.key, int64(limit)})
-	i.pages += pagesOf(int(n) * rowSize)
-	return int(n), err
+	n := 0
+	err := i.s.query(ctx, i.stmts.clearClaims, []driver.Value{i.key, int64(limit)}, func([]driver.Value) error {
+		n++
+		return nil
+	})
+	i.pages += pagesOf(n * rowSize)
+	return n, err
 }
 
 func (i *indexStore) ReadIndexEvents(ctx context.Context, from uint64, limit int) ([]eventlog.Recorded, error) {

@@ -20,7 +20,7 @@ const (
 )
 
 // number is a number of 64 bits without a sign, stored by its bits.
-func number(v driver.Value) uint64 { return uint64(v.(int64)) } //nolint:gosec // the bits of it
+func number(v driver.Value) uint64 { return uint64(v.(int64)) } // by its bits
 
 // optional is null for what is absent.
 func optional(s string) driver.Value {
@@ -52,7 +52,7 @@ func sequenceOf(v []driver.Value) eventlog.Sequence {
 // definitionOf reads kind, name, generation, body.
 func definitionOf(v []driver.Value) eventlog.Definition {
 	body, _ := v[3].([]byte)
-	return eventlog.Definition{Kind: v[0].(string), Name: v[1].(string), Generation: uint32(v[2].(int64)), Body: body} //nolint:gosec // at most MaxGeneration
+	return eventlog.Definition{Kind: v[0].(string), Name: v[1].(string), Generation: uint32(v[2].(int64)), Body: body}
 }
 
 // claimOf reads index_key, source, value_key, number.
@@ -66,7 +66,7 @@ func claimOf(v []driver.Value) eventlog.Claim {
 // recordedOf reads a number and eventColumns.
 func recordedOf(v []driver.Value) eventlog.Recorded {
 	return eventlog.Recorded{Number: number(v[0]), Event: eventlog.Event{
-		Type: v[1].(string), Generation: uint32(v[2].(int64)), Source: v[3].(string), //nolint:gosec // at most MaxGeneration
+		Type: v[1].(string), Generation: uint32(v[2].(int64)), Source: v[3].(string),
 		SourceType: optionalText(v[4]), StreamType: optionalText(v[5]), StreamID: optionalText(v[6]), Subject: optionalText(v[7]),
 		Tags: tagsOf(v[8]), Content: bytesOf(v[9]), Occurred: timeOf(v[10]),
 		CorrelationID: optionalText(v[11]), CausationID: optionalText(v[12]), CausedBy: optionalText(v[13]),
@@ -74,7 +74,7 @@ func recordedOf(v []driver.Value) eventlog.Recorded {
 }
 
 func addEvent(to *rows, key int64, e *eventlog.Recorded) {
-	to.add(key, int64(e.Number), e.Type, int64(e.Generation), e.Source, //nolint:gosec // at most MaxInteger
+	to.add(key, int64(e.Number), e.Type, int64(e.Generation), e.Source,
 		optional(e.SourceType), optional(e.StreamType), optional(e.StreamID), optional(e.Subject),
 		tagsValue(e.Tags), blob(e.Content), e.Occurred.UnixMicro(),
 		optional(e.CorrelationID), optional(e.CausationID), optional(e.CausedBy))
@@ -141,10 +141,10 @@ func addReceipt(to *rows, r receipt.Receipt) error {
 		reasons = encoded
 	}
 	if r.Outcome == receipt.Appended {
-		first, last = int64(r.First), int64(r.Last) //nolint:gosec // at most MaxInteger
+		first, last = int64(r.First), int64(r.Last)
 	}
 	to.add(r.Key.Namespace.EventStore, r.Key.Namespace.Name, r.Key.Occurrence, r.Key.Effect, string(r.Outcome), optional(r.Sequence),
-		first, last, reasons, int64(r.Epoch), r.RecordedAt.UnixMicro(), optionalBytes(r.Response)) //nolint:gosec // at most MaxInteger
+		first, last, reasons, int64(r.Epoch), r.RecordedAt.UnixMicro(), optionalBytes(r.Response))
 	return nil
 }
 
@@ -161,6 +161,6 @@ func addPartition(to *rows, observer int64, p eventlog.Partition) {
 	if p.Quarantined {
 		quarantined = 1
 	}
-	to.add(observer, p.Source, int64(p.From), int64(p.ReplayBefore), int64(p.Attempts), quarantined, //nolint:gosec // at most MaxInteger
+	to.add(observer, p.Source, int64(p.From), int64(p.ReplayBefore), int64(p.Attempts), quarantined,
 		p.RetryAt.UnixMicro(), optional(p.LastError), optional(p.Operator), p.OperatorAt.UnixMicro())
 }

@@ -71,7 +71,7 @@ func newLogStatements(prefix string) *logStatements {
 
 		moveIndex: text(`UPDATE {p}sequences SET indexed = ?, building = ?, through = ? WHERE sequence_key = ?`),
 		clearClaims: text(`DELETE FROM {p}claims WHERE sequence_key = ?1 AND (index_key, source) IN
-			(SELECT index_key, source FROM {p}claims WHERE sequence_key = ?1 LIMIT ?2)`),
+			(SELECT index_key, source FROM {p}claims WHERE sequence_key = ?1 LIMIT ?2) RETURNING 1`),
 		changes: `SELECT changes()`,
 
 		receiptsOf: over(3, `WITH want (event_store, namespace, occurrence) AS (VALUES {rows})

@@ -61,7 +61,7 @@ func observerArgs(key eventlog.ObserverKey) []driver.Value {
 func writeObserver(ctx context.Context, s session, t *logStatements, key eventlog.ObserverKey, plan eventlog.ObserverPlan) error {
 	var row int64
 	o := plan.State
-	args := append(observerArgs(key), int64(o.Next), int64(o.ReplayBefore), int64(o.Fence), optional(o.Holder), o.LeaseUntil.UnixMicro()) //nolint:gosec // at most MaxInteger
+	args := append(observerArgs(key), int64(o.Next), int64(o.ReplayBefore), int64(o.Fence), optional(o.Holder), o.LeaseUntil.UnixMicro())
 	if err := s.query(ctx, t.putObserver, args, func(v []driver.Value) error {
 		row = v[0].(int64)
 		return nil

@@ -181,7 +181,7 @@ func newStore(db *sql.DB, options Options) *Store {
 		readers: make(chan *reader, maxIdleReaders),
 	}
 	s.Events = store.NewEvents(port{s})
-	s.owners = &line[*group.Request]{store: s, queue: s.queue, carryOut: s.writeGroup}
+	s.owners = &line[*group.Request]{store: s, queue: s.queue, carryOut: s.ownerGroup}
 	s.appends = &line[*group.Append]{store: s, queue: group.NewQueueBeside[*group.Append](s.queue), carryOut: s.appendGroup, committed: s.wakeGroup}
 	return s
 }

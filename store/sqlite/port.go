@@ -46,7 +46,7 @@ func (p port) Settlement() *countersign.Settlement { return p.settlement() }
 // Drop implements [store.EventPort], in one transaction.
 func (p port) Drop(ctx context.Context, ns countersign.Namespace) (eventlog.Dropped, error) {
 	var dropped eventlog.Dropped
-	err := p.change(ctx, unknownLog(eventlog.OpDropNamespace, eventlog.Sequence{Namespace: ns}), func(ctx context.Context, s session) (int, error) {
+	err := p.change(ctx, unknownLog(eventlog.OpDropNamespace, eventlog.Sequence{}), func(ctx context.Context, s session) (int, error) {
 		t := p.texts().log
 		counts := make([]int64, len(t.drop))
 		deleted := int64(0)

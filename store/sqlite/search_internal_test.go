@@ -100,3 +100,22 @@ func TestLookUpsUseTheirKeys(t *testing.T) {
 		assert.NotContains(t, steps, "TEMP B-TREE", one)
 	}
 }
+
+// A connection keeps a bounded number of statements, and goes on after it has let go
+// of them.
+func TestPreparedStatementsAreBounded(t *testing.T) {
+	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "prepared.db"), nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	require.NoError(t, s.read(t.Context(), func(x session) error {
+		for i := range 2*maxPrepared + 1 {
+			found := int64(-1)
+			if err := x.query(t.Context(), fmt.Sprint("SELECT ", i), nil, func(v []driver.Value) error { found = v[0].(int64); return nil }); err != nil {
+				return err
+			}
+			assert.EqualValues(t, i, found)
+			assert.LessOrEqual(t, len(x.(*connSession).stmts), maxPrepared)
+		}
+		return nil
+	}))
+}

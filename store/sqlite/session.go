@@ -26,6 +26,10 @@ type connSession struct {
 	named []driver.NamedValue
 }
 
+// maxPrepared bounds the statements that a connection keeps. Far fewer occur as a
+// rule; searches, of which there are many forms, could add up.
+const maxPrepared = 1000
+
 func newConnSession(conn driver.Conn) *connSession {
 	return &connSession{conn: conn, stmts: map[string]driver.Stmt{}}
 }
@@ -43,6 +47,10 @@ func (s *connSession) prepare(ctx context.Context, query string) (driver.Stmt, e
 	}
 	if err != nil {
 		return nil, err
+	}
+	if len(s.stmts) >= maxPrepared {
+		s.close()
+		s.stmts = map[string]driver.Stmt{}
 	}
 	s.stmts[query] = stmt
 	return stmt, nil
@@ -101,7 +109,7 @@ func (s *connSession) query(ctx context.Context, query string, args []driver.Val
 // close closes the prepared statements, not the connection.
 func (s *connSession) close() {
 	for _, stmt := range s.stmts {
-		_ = stmt.Close() // the connection goes with it
+		_ = stmt.Close() // nothing depends on it any more
 	}
 	s.stmts = nil
 }

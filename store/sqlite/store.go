@@ -30,9 +30,9 @@ func (s *Store) writable(ctx context.Context) error {
 	return nil
 }
 
-// writeGroup decides and writes a group of an owners' requests in the open
+// ownerGroup decides and writes a group of requests to owners in the open
 // transaction.
-func (s *Store) writeGroup(ctx context.Context, sess session, requests []*group.Request) error {
+func (s *Store) ownerGroup(ctx context.Context, sess session, requests []*group.Request) error {
 	b := newBatch(sess, s.stmts)
 	if err := b.decide(ctx, requests); err != nil {
 		return err

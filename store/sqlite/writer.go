@@ -54,6 +54,8 @@ func (w *writer) session(ctx context.Context) (*connSession, error) {
 			w.busyTimeout(),
 			"PRAGMA foreign_keys = ON",
 			"PRAGMA synchronous = FULL",
+			// 16 MiB at most: the upper pages of large indexes stay in memory.
+			"PRAGMA cache_size = -16384",
 			// Fewer and larger checkpoints: a page that many commits touch is
 			// copied back once.
 			fmt.Sprintf("PRAGMA wal_autocheckpoint = %d", autoCheckpoint),
@@ -215,7 +217,7 @@ func (l *line[R]) flush(ctx context.Context, r R) {
 		}
 		s.writer.tend(pages) // after its callers have their verdicts
 	}()
-	err = l.write(batch)
+	err = l.writeGroup(batch)
 	if err == nil || len(batch) == 1 {
 		return
 	}
@@ -228,17 +230,17 @@ func (l *line[R]) flush(ctx context.Context, r R) {
 			}
 			return
 		}
-		_ = l.write([]R{r}) // its verdict says it
+		_ = l.writeGroup([]R{r}) // its verdict says it
 	}
 }
 
-// write decides, writes and commits the requests in the open transaction.
+// writeGroup decides, writes and commits the requests in the open transaction.
 // If it returns an error, nothing was written, every request has an error, and
 // the transaction is over.
-func (l *line[R]) write(batch []R) error {
+func (l *line[R]) writeGroup(batch []R) error {
 	s := l.store
 	fail := func(err error) error {
-		err = wrap(err, s.options.BusyTimeout)
+		err = readError(err, s.options.BusyTimeout)
 		for _, r := range batch {
 			r.Fail(err)
 		}
