@@ -19,8 +19,8 @@ type Append struct {
 
 	plan   receipt.Plan
 	err    error
-	behind bool // of a hit: the constraint index of the sequence is not complete
-	from uint64 // the sequence's next number when it was decided; atomic, since a caller may go meanwhile
+	behind bool   // of a hit: the constraint index of the sequence is not complete
+	from   uint64 // the sequence's next number when it was decided; atomic, since a caller may go meanwhile
 }
 
 // Sequence returns the sequence that it appends to, and false for a record, which

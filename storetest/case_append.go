@@ -345,7 +345,7 @@ func appendLimits(s *logSession) {
 	e = note("a", "1")
 	e.Tags = tags
 	s.append(appended, e)
-	e.Tags = append(tags, eventlog.Tag{Value: "one more"})
+	e.Tags = append(e.Tags, eventlog.Tag{Value: "one more"})
 	s.append(malformed, e)
 
 	var scopes []eventlog.Scope

@@ -11,6 +11,7 @@ import (
 	"github.com/countersign/countersign"
 	"github.com/countersign/countersign/eventlog"
 	"github.com/countersign/countersign/receipt"
+	"github.com/countersign/countersign/store"
 )
 
 var logConcurrencyCases = []Case{
@@ -19,6 +20,8 @@ var logConcurrencyCases = []Case{
 	{Group: "log_concurrency", Name: "unique_value_has_one_holder", Needs: []Need{NeedEvents}, Run: valueRace},
 	{Group: "log_concurrency", Name: "scope_lets_one_through", Needs: []Need{NeedEvents}, Run: scopeRace},
 	{Group: "log_concurrency", Name: "new_sequences_begin_at_zero_once", Needs: []Need{NeedEvents}, Run: newSequenceRace},
+	{Group: "log_concurrency", Name: "refused_neighbours_harm_nobody", Needs: []Need{NeedEvents, NeedReceipts}, Run: mixedNeighbours},
+	{Group: "log_concurrency", Name: "crossing_transactions_are_whole", Needs: []Need{NeedEvents, NeedTransactions}, Run: crossingTransactions},
 	{Group: "log_concurrency", Name: "constraint_registered_under_load_holds", Needs: []Need{NeedEvents}, Run: registrationRace},
 }
 
@@ -333,5 +336,110 @@ func registrationRace(t T, h Harness) {
 			want = violations
 		}
 		s.append(want, e)
+	}
+}
+
+// mixedNeighbours lets appends of all kinds go into one sequence at once: each gets
+// its own answer, whatever its neighbours get.
+func mixedNeighbours(t T, h Harness) {
+	const n, each = 16, 3
+	s := newLogSession(t, h, false)
+	s.send(registered, types(standardTypes...))
+	s.append(appended, note("seed", `1`))
+	s.send(recordedEffect, outcomeOnly("there"))
+	pool := s.db.pool()
+	var events atomic.Int64
+	together(t, n, func(i int) error {
+		for k := range each {
+			err := taken(t.Context(), func() error {
+				id := fmt.Sprintf("o%d-%d", i, k)
+				var req any
+				var want string
+				switch i % 5 {
+				case 0:
+					req, want = eventlog.AppendEvents{Sequence: orders, Events: []eventlog.Event{note(id, `1`)}}, appended
+				case 1:
+					req, want = eventlog.AppendEvents{Sequence: orders, Events: []eventlog.Event{note(id, `1`), of("nobody", id, `1`)}}, violations
+				case 2:
+					req, want = eventlog.AppendEvents{Sequence: orders, Events: []eventlog.Event{note(id, `1`)}, Scopes: one(eventlog.Scope{Source: "seed", Expected: eventlog.NoneYet()})}, scopesViolated
+				case 3:
+					req, want = effect(id, note(id, `1`)), appended
+				default:
+					req, want = effect("there", note(id, `1`)), alreadyRecorded
+				}
+				got := askLog(t.Context(), pool(i), req)
+				if errors.Is(got.err, countersign.ErrRetryable) {
+					return got.err
+				}
+				if got.outcome(req) != want || got.err == nil && !got.settlement.Settled() {
+					return fmt.Errorf("want %s, got %s: %s", want, got.outcome(req), describeLog(req))
+				}
+				if want == appended {
+					events.Add(1)
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	all, err := readSequence(t.Context(), s.store, orders)
+	if err != nil || int64(len(all)) != events.Load()+1 {
+		s.failf("append together", "%d events were acknowledged, and %d are there; %v", events.Load()+1, len(all), err)
+	}
+	known := map[string]bool{}
+	for _, e := range all {
+		if known[e.Source] {
+			s.failf("append together", "%q was appended twice", e.Source)
+		}
+		known[e.Source] = true
+	}
+}
+
+// crossingTransactions lets transactions append to two sequences, half of them in
+// the other order. None may hang, and each is there whole.
+func crossingTransactions(t T, h Harness) {
+	const n, each = 6, 3
+	s := newLogSession(t, h, false)
+	s.send(registered, types(standardTypes...))
+	pool := s.db.pool()
+	another := eventlog.Sequence{Namespace: shop, Name: "another"}
+	together(t, n, func(i int) error {
+		places := []eventlog.Sequence{orders, another}
+		if i%2 == 1 {
+			slices.Reverse(places)
+		}
+		for k := range each {
+			err := takenOrConflict(t.Context(), func() error {
+				return s.db.transactor(pool(i)).Atomically(t.Context(), func(ctx context.Context, tx store.Backend) error {
+					for _, q := range places {
+						if _, err := tx.AppendEvents(ctx, eventlog.AppendEvents{Sequence: q, Events: []eventlog.Event{note(fmt.Sprintf("%d-%d", i, k), `1`)}}); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	var sources [2][]string
+	for i, q := range []eventlog.Sequence{orders, another} {
+		events, err := readSequence(t.Context(), s.store, q)
+		if err != nil {
+			s.failf("read", "%v", err)
+		}
+		for _, e := range events {
+			sources[i] = append(sources[i], e.Source)
+		}
+		slices.Sort(sources[i])
+	}
+	if len(sources[0]) != n*each || !slices.Equal(sources[0], sources[1]) {
+		s.failf("crossing transactions", "the two sequences have the events of\n%q\n%q", sources[0], sources[1])
 	}
 }

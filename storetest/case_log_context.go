@@ -184,6 +184,9 @@ func (s *logSession) settleUnknown(what string, req any, err error) {
 	if !ok || unknown.Op != eventlog.OpAppend || unknown.Sequence != r.Sequence.Named() || unknown.From > uint64(len(s.model.events[r.Sequence.Named()])) {
 		s.failf(what, "want an *eventlog.UnknownOutcomeError of this append, whose From is not above %d, got %+v", len(s.model.events[r.Sequence.Named()]), err)
 	}
+	// The store may still be at it. When its handles are closed, it is not.
+	s.db.close()
+	s.store = s.db.handle()
 	page, err := s.store.events.ReadEvents(s.Context(), eventlog.ReadEvents{Sequence: r.Sequence, From: unknown.From})
 	if err != nil {
 		s.failf(what, "read from %d on: %v", unknown.From, err)

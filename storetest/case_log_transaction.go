@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/countersign/countersign"
@@ -230,6 +231,7 @@ var logTransactionCases = []Case{
 			s.sameAll("after calls on a dead tx")
 		}
 	}),
+	logTransaction("context_ended_while_waiting_gives_no_wrong_result", appendWaits),
 	logTransaction("drop_inside_begins_a_new_life", func(s *logSession) {
 		s.constrain(unique("name"))
 		s.send(appended, effect("o", of(opened, "a", withName("x"))))
@@ -418,4 +420,60 @@ func takenOrConflict(ctx context.Context, send func() error) error {
 		}
 	}
 	return err
+}
+
+// appendWaits appends while a transaction holds the sequence, with a context that
+// ends soon. The call must return while the transaction is still open: with a
+// retryable error and no trace, or with an unknown outcome.
+func appendWaits(s *logSession) {
+	s.append(appended, notes(1)...)
+	e := note("unseen", `1`)
+	e.CorrelationID = "unseen"
+	for _, req := range []any{eventlog.AppendEvents{Sequence: orders, Events: []eventlog.Event{e}}, effect("unseen", e)} {
+		s.step++
+		entered := sync.Once{}
+		inside, leave, left := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+		go func() {
+			left <- s.db.transactor(s.store).Atomically(context.WithoutCancel(s.Context()), func(ctx context.Context, tx store.Backend) error {
+				if _, err := tx.AppendEvents(ctx, eventlog.AppendEvents{Sequence: orders, Events: notes(1)}); err != nil {
+					return err
+				}
+				entered.Do(func() { close(inside) }) // the body may run again
+				<-leave
+				return errBody
+			})
+		}()
+		select {
+		case <-inside:
+		case err := <-left:
+			s.failf("Atomically", "it returned %v before its body was done", err)
+		}
+		ctx, cancel := context.WithTimeout(s.Context(), 50*time.Millisecond)
+		answers := make(chan logAnswer, 1)
+		go func() { answers <- askLog(ctx, s.store, req) }()
+		var got logAnswer
+		hung := false
+		select {
+		case got = <-answers:
+		case <-time.After(10 * time.Second):
+			hung = true
+		}
+		close(leave)
+		cancel()
+		if err := <-left; !errors.Is(err, errBody) {
+			s.failf("Atomically", "want the body's error as it is, got %v", err)
+		}
+		switch {
+		case hung:
+			s.failf(describeLog(req), "it waited for another transaction although its context had ended, and then returned %v", (<-answers).err)
+		case got.err == nil:
+			s.failf(describeLog(req), "it succeeded while another transaction held the sequence")
+		case errors.Is(got.err, countersign.ErrUnknownOutcome):
+			s.settleUnknown(describeLog(req), req, got.err)
+		case !errors.Is(got.err, countersign.ErrRetryable) || !errors.Is(got.err, context.DeadlineExceeded):
+			s.failf(describeLog(req), "want %q and %q, got %v", countersign.ErrRetryable, context.DeadlineExceeded, got.err)
+		}
+		s.remember(req)
+		s.sameAll("after an append whose context ended while it waited")
+	}
 }

@@ -26,11 +26,18 @@ import (
 )
 
 const (
-	crashedEffects = 2_000 // that are to be appended in all
+	crashedEffects = 2_000 // that are to be appended in all, unless the ladder says otherwise
 	crashedWorkers = 8     // goroutines of a child
 	crashedKills   = 8     // at least
 	crashedMost    = 500   // children: then they make no progress
 )
+
+func (l Ladder) effects() int {
+	if l.Effects > 0 {
+		return l.Effects
+	}
+	return crashedEffects
+}
 
 // CrashAppends appends 2,000 effects with receipts in child processes that are
 // killed at random steps of their work, as kill -9 does. Children of the same
@@ -85,12 +92,12 @@ func crashAppends(t T, l Ladder) {
 	}
 	location := place(t)
 	told := map[int]string{} // of an effect, what a child was told
-	kills := 0
-	for attempt := 1; len(told) < crashedEffects; attempt++ {
+	kills, effects := 0, l.effects()
+	for attempt := 1; len(told) < effects; attempt++ {
 		if attempt > crashedMost {
-			t.Fatalf("after %d children only %d of %d effects are done", crashedMost, len(told), crashedEffects)
+			t.Fatalf("after %d children only %d of %d effects are done", crashedMost, len(told), effects)
 		}
-		killed, err := spawnAppends(t, location, attempt, told)
+		killed, err := spawnAppends(t, location, attempt, effects, told)
 		if err != nil {
 			t.Fatalf("child %d: %v", attempt, err)
 		}
@@ -98,7 +105,7 @@ func crashAppends(t T, l Ladder) {
 			kills++
 		}
 	}
-	if kills < crashedKills {
+	if kills < min(crashedKills, effects/250) {
 		t.Errorf("only %d children were killed: the store does not call step around each of its I/O operations", kills)
 	}
 	s, err := openAppends(t.Context(), l, location, func() {})
@@ -106,15 +113,15 @@ func crashAppends(t T, l Ladder) {
 		t.Fatalf("open again: %v", err)
 	}
 	defer func() { _ = s.Close() }()
-	if err := judgeAppends(t.Context(), s, told); err != nil {
+	if err := judgeAppends(t.Context(), s, effects, told); err != nil {
 		t.Fatalf("after %d kills: %v", kills, err)
 	}
-	t.Logf("%d effects through %d kills", crashedEffects, kills)
+	t.Logf("%d effects through %d kills", effects, kills)
 }
 
 // spawnAppends runs a child until it is killed or has done everything, and adds what
 // it was told. It fails if somebody was told something else before.
-func spawnAppends(t T, location string, attempt int, told map[int]string) (killed bool, err error) {
+func spawnAppends(t T, location string, attempt, effects int, told map[int]string) (killed bool, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return false, err
@@ -125,7 +132,7 @@ func spawnAppends(t T, location string, attempt int, told map[int]string) (kille
 	cmd := exec.CommandContext(ctx, self, "-test.run="+onlyTest(t.Name()), "-test.count=1")
 	cmd.Env = append(os.Environ(), ladderTest+"="+t.Name(), ladderLocation+"="+location, ladderStep+"="+strconv.Itoa(attempt))
 	var finished []string
-	for n := range crashedEffects {
+	for n := range effects {
 		if _, done := told[n]; done && rand.IntN(20) > 0 { // some are sent again all the same
 			finished = append(finished, strconv.Itoa(n))
 		}
@@ -171,11 +178,15 @@ func appendUntilKilled(l Ladder) int {
 		return 1
 	}
 	finished := strings.Fields(string(in))
-	var steps atomic.Int64
-	deadly := 200 + rand.Int64N(4_000)
+	effects := l.effects()
+	// It dies at one of the steps after so many answers: a store that steps often has
+	// as many kills as one that steps seldom.
+	var answers, left atomic.Int64
+	deadly := rand.Int64N(200)
+	left.Store(1 + rand.Int64N(40))
 	var say sync.Mutex
 	s, err := openAppends(ctx, l, os.Getenv(ladderLocation), func() {
-		if steps.Add(1) == deadly {
+		if answers.Load() >= deadly && left.Add(-1) == 0 {
 			say.Lock() // and nobody says anything after it
 			fmt.Printf("\n%skilled\n", ladderMark)
 			die()
@@ -196,7 +207,7 @@ func appendUntilKilled(l Ladder) int {
 		wg.Go(func() {
 			for errs[i] == nil {
 				n := int(next.Add(1)) - 1
-				if n >= crashedEffects {
+				if n >= effects {
 					return
 				}
 				if slices.Contains(finished, strconv.Itoa(n)) {
@@ -207,6 +218,7 @@ func appendUntilKilled(l Ladder) int {
 					say.Lock()
 					fmt.Printf("\n%s%d %s\n", ladderMark, n, res.Receipt.Response)
 					say.Unlock()
+					answers.Add(1)
 				}
 			}
 		})
@@ -286,7 +298,7 @@ func judgeOwner(ctx context.Context, s appendStore, n int, told string) error {
 }
 
 // judgeAppends compares what the store holds with what the children were told.
-func judgeAppends(ctx context.Context, s appendStore, told map[int]string) error {
+func judgeAppends(ctx context.Context, s appendStore, effects int, told map[int]string) error {
 	held := map[string][]eventlog.Recorded{}
 	next := uint64(0)
 	for e, err := range eventlog.Events(ctx, s, eventlog.ReadEvents{Sequence: eventlog.Log(crashed)}) {
@@ -299,7 +311,7 @@ func judgeAppends(ctx context.Context, s appendStore, told map[int]string) error
 		next++
 		held[e.Source] = append(held[e.Source], e)
 	}
-	for n := range crashedEffects {
+	for n := range effects {
 		id := fmt.Sprint("occurrence ", n)
 		r, there, err := receipt.Get(ctx, s, receipt.Key{Namespace: crashed, Occurrence: id, Effect: "effect"})
 		if err != nil {

@@ -53,6 +53,28 @@
 // after every step: the answer with its typed error, and the whole image, loaded
 // whole and, on most steps, read in pages and parts.
 //
+// # The event log, the receipts and the observers
+//
+// An adapter does not write these interfaces by itself. It implements
+// [github.com/countersign/countersign/store.EventPort], which reads and writes rows:
+// definitions, a sequence's row with its next number, events with their tags, the
+// claims of constraints, receipts, and observers with their partitions. A
+// [github.com/countersign/countersign/store.Events], made of the port by NewEvents,
+// is [eventlog.Store], [eventlog.Observers] and [receipt.Store]: it checks requests,
+// compiles schemas, prepares appends, repeats what was prepared with old definitions,
+// completes constraint indexes and wakes those who wait. The store embeds it, and so
+// does each transaction, by Events.In, with a port of its own. An adapter without
+// them embeds NewEvents(nil), and [Run] lists what was not proved.
+//
+// What a port decides on is read and written in one transaction, under the lock of
+// the sequence's row: the slice that an [github.com/countersign/countersign/store.AppendGroup]
+// names, then Decide, then Changes and Receipts. store/memory is the port to read
+// first: it has a lock and maps, and nothing else.
+//
+// Here the suite asks no rule of package eventlog. It keeps a list of everything that
+// was accepted, goes over all of it for each request, and compares the answer, all
+// events, receipts and observers with every field.
+//
 // # A checklist
 //
 //   - Give the harness [Harness.Plant]: without it nothing is proved at the ends
@@ -69,6 +91,9 @@
 //   - Run under the race detector, and with one processor
 //     (GOMAXPROCS=1), which orders goroutines otherwise.
 //   - Replay the fixtures that others wrote for the contract.
+//   - With an event log, take [OpenOptions.Clock], and run the suite a second time
+//     with each member of a group of appends alone, if there is such a switch: what
+//     is combined must not differ from what is not.
 //
 // # Common mistakes
 //
@@ -93,4 +118,24 @@
 //   - Waiting for a server longer than the caller's context.
 //   - Settling the results of a transaction before it has committed, or after it
 //     was rolled back.
+//   - Numbers from a sequence of the database, or taken before the lock: readers then
+//     see a number, and later a lower one. A new sequence has no row to lock yet.
+//   - Reading claims or the highest number of a scope outside of the transaction that
+//     appends, or without the sequence's lock.
+//   - Deleting freed claims after inserting new ones: a value that changes hands in
+//     one batch then meets its old holder.
+//   - Joining the parts of a key by a separator. Tags, sources and effects may contain
+//     any; [eventlog.Tag.Key] is a form that does not collide.
+//   - An event for each tag that matches, instead of one event; a page's Next taken
+//     from the last event that matched, at the end of the sequence.
+//   - Indexes that can't take 512 bytes which no compression shortens, in every
+//     column together.
+//   - Contents, responses and schemas as JSON or text columns. They hold escaped NUL
+//     and half surrogate pairs, and come back byte for byte.
+//   - Two appends with one receipt that both look it up, find none and write. One must
+//     begin again, and find the other's. It may be of another sequence, whose lock
+//     does not help.
+//   - Compiled definitions of a transaction that was rolled back.
+//   - A drop that takes receipts or observers later than events, beside an append.
+//   - Retry times by the host's clock where the store's is the server's.
 package storetest

@@ -9,7 +9,9 @@ import (
 )
 
 // Backend is an open handle of the store under test. What it implements beyond
-// Close is found out by type assertion: [durable.Store], and
+// Close is found out as [github.com/countersign/countersign/store.CapabilitiesOf] says:
+// [durable.Store], the interfaces of
+// [github.com/countersign/countersign/store.Events], and
 // [github.com/countersign/countersign/store.Transactor].
 type Backend interface {
 	Close() error
@@ -18,8 +20,10 @@ type Backend interface {
 // OpenOptions are what a case may ask of a handle. The zero value is the
 // adapter's default.
 type OpenOptions struct {
-	// Clock replaces the store's time. Nil is the store's own. A store that uses no
-	// time, or its server's, ignores it.
+	// Clock replaces the store's time, on every handle of a case. Nil is the store's
+	// own. The cases of observers move it, so a store that has observers takes it,
+	// also where its time is the server's otherwise. It is read when a request is
+	// decided on, and cut to microseconds.
 	Clock countersign.Clock
 
 	// Dial, if it is set, is how the handle connects to its server: every

@@ -31,6 +31,10 @@ type Ladder struct {
 	// goroutine: a wrapping database/sql driver does so around every call, a
 	// wrapping net.Conn around every Read and Write. Step may never return.
 	Open func(ctx context.Context, location string, step func()) (Backend, error)
+
+	// Effects is how many effects [CrashAppends] appends, where 2,000 would take too
+	// long. 0 is 2,000.
+	Effects int
 }
 
 // The environment of a child.

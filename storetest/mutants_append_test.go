@@ -308,7 +308,7 @@ var scopeMutants = []mutant{
 		}
 		return a, err
 	}), "scope/all_that_are_violated_are_told"),
-	logMutant("looks for sources by a pattern", onAppend(func(ctx context.Context, b *broken, req eventlog.AppendEvents, next next) (eventlog.Appended, error) {
+	logMutant("looks for sources by a pattern", onAppend(func(_ context.Context, _ *broken, req eventlog.AppendEvents, next next) (eventlog.Appended, error) {
 		for i, s := range req.Scopes {
 			if s.Source == "%" {
 				req = copyAppend(req)
@@ -343,7 +343,7 @@ var scopeMutants = []mutant{
 		}
 		return next(req)
 	}), "scope/comes_after_violations"),
-	logMutant("a scope sees its own batch", onAppend(func(ctx context.Context, b *broken, req eventlog.AppendEvents, next next) (eventlog.Appended, error) {
+	logMutant("a scope sees its own batch", onAppend(func(_ context.Context, _ *broken, req eventlog.AppendEvents, next next) (eventlog.Appended, error) {
 		scopes := req.Scopes
 		if req.Check() != nil || len(req.Events) < 2 {
 			return next(req)

@@ -74,7 +74,7 @@ var constraintMutants = []mutant{
 		}
 		return next(req)
 	}), ofConstraint("removal_earlier_in_the_batch_frees_it", "unique_type_holds_within_a_batch")...),
-	logMutant("a removal later in the batch counts", onAppend(func(_ context.Context, b *broken, req eventlog.AppendEvents, next next) (eventlog.Appended, error) {
+	logMutant("a removal later in the batch counts", onAppend(func(_ context.Context, _ *broken, req eventlog.AppendEvents, next next) (eventlog.Appended, error) {
 		if n := len(req.Events); n > 1 && req.Events[n-1].Type == closedE && req.Check() == nil {
 			early := copyAppend(req)
 			early.Events = append([]eventlog.Event{early.Events[n-1]}, early.Events[:n-1]...)
@@ -210,7 +210,7 @@ var constraintMutants = []mutant{
 	}), ofConstraint("each_type_has_its_own_properties")...),
 	logMutant("knows no parts", constrains(func(c *eventlog.Constraint) { c.Within = eventlog.Within{} }), ofConstraint("holds_within_each_part", "source_holds_a_value_in_each_part", "unique_type_holds_within_each_part")...),
 	logMutant("takes the stream id for the whole stream", constrains(func(c *eventlog.Constraint) { c.Within.StreamType = c.Within.StreamType && !c.Within.StreamID }), ofConstraint("holds_within_each_part")...),
-	logMutant("a removal frees in every part", onAppend(func(_ context.Context, b *broken, req eventlog.AppendEvents, next next) (eventlog.Appended, error) {
+	logMutant("a removal frees in every part", onAppend(func(_ context.Context, _ *broken, req eventlog.AppendEvents, next next) (eventlog.Appended, error) {
 		a, err := next(req)
 		if err == nil && len(req.Events) == 1 && req.Events[0].Type == closedE {
 			for _, stream := range []string{"1", "2"} {
@@ -224,6 +224,7 @@ var constraintMutants = []mutant{
 	logMutant("does not look at what was stored before", accepts(func(_ eventlog.AppendEvents, all []eventlog.Violation) bool {
 		return only(func(v eventlog.Violation) bool { return isUnique(v) && v.Holder < 6 && !v.InBatch })(eventlog.AppendEvents{}, all)
 	}), ofConstraint("registered_later_covers_stored_events", "unique_type_registered_later_covers_stored_events", "changed_definition_counts_for_stored_events")...),
+	logMutant("indexes a thousand stored events", accepts(only(func(v eventlog.Violation) bool { return isUnique(v) && v.Holder >= 1_000 })), ofConstraint("registered_later_covers_thousands_of_events")...),
 	logMutant("the last holder stays", tells(func(_ eventlog.AppendEvents, all []eventlog.Violation) []eventlog.Violation {
 		for i := range all {
 			if isUnique(all[i]) && all[i].Holder == 0 {

@@ -339,7 +339,7 @@ var eventsMutants = []mutant{
 		}
 		return nil
 	}}, "events/await_ends_with_its_context"),
-	logMutant("wakes those who wait too early", logFault{await: func(ctx context.Context, b *broken, req eventlog.AwaitEvents) error {
+	logMutant("wakes those who wait too early", logFault{await: func(context.Context, *broken, eventlog.AwaitEvents) error {
 		return nil
 	}}, "events/await_is_woken_by_another_handle", "log_atomically/commit_wakes_those_who_wait"),
 }
@@ -358,7 +358,7 @@ var logStoreMutants = []mutant{
 			}
 		}
 	})), "log_alias/append_keeps_nothing_of_the_callers", "log_alias/events_are_the_callers"),
-	logMutant("sorts the caller's tags", onAppend(func(_ context.Context, b *broken, req eventlog.AppendEvents, next next) (eventlog.Appended, error) {
+	logMutant("sorts the caller's tags", onAppend(func(_ context.Context, _ *broken, req eventlog.AppendEvents, next next) (eventlog.Appended, error) {
 		a, err := next(req)
 		for _, e := range req.Events {
 			slices.SortFunc(e.Tags, func(a, b eventlog.Tag) int { return strings.Compare(b.Value, a.Value) })

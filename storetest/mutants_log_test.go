@@ -184,6 +184,31 @@ var logRaceMutants = []mutant{
 			},
 		}
 	}(), "log_concurrency/constraint_registered_under_load_holds", "schema/registration_by_another_handle_counts_at_once"),
+	logMutant("a refusal fails its neighbours", onAppend(func(_ context.Context, b *broken, req eventlog.AppendEvents, next next) (eventlog.Appended, error) {
+		before := b.shared.n.Load()
+		a, err := next(req)
+		if err != nil && req.Check() == nil {
+			b.shared.n.Add(1)
+		}
+		pause()
+		if err == nil && b.shared.n.Load() > before {
+			return eventlog.Appended{}, &eventlog.ViolationsError{Violations: []eventlog.Violation{{Kind: eventlog.UnknownEventType, Message: "a neighbour's"}}}
+		}
+		return a, err
+	}), "log_concurrency/refused_neighbours_harm_nobody"),
+	logMutant("loses the second append of a transaction", onAppend(func(_ context.Context, b *broken, req eventlog.AppendEvents, next next) (eventlog.Appended, error) {
+		if b.inTx && req.Sequence.Name == "another" {
+			return eventlog.Appended{Sequence: "another", Count: 1}, nil
+		}
+		return next(req)
+	}), "log_concurrency/crossing_transactions_are_whole"),
+	logMutant("takes the end of a context for success", onAppend(func(ctx context.Context, _ *broken, req eventlog.AppendEvents, next next) (eventlog.Appended, error) {
+		a, err := next(req)
+		if errors.Is(err, context.DeadlineExceeded) {
+			return eventlog.Appended{Sequence: "orders"}, nil
+		}
+		return a, err
+	}), "log_atomically/context_ended_while_waiting_gives_no_wrong_result"),
 	logMutant("forgets the stream id of a scope", eachScope(func(s *eventlog.Scope) { s.StreamID = "" }), "log_random/histories_follow_the_contract"),
 	logMutant("tells the last of an event's violations", tells(func(_ eventlog.AppendEvents, all []eventlog.Violation) []eventlog.Violation { return all[len(all)-1:] }), "log_random/histories_follow_the_contract"),
 }

@@ -80,10 +80,10 @@ func TestWhatIsMissingIsListed(t *testing.T) {
 		fails   bool
 	}{
 		{"no transactions, no Plant, no Kill", withoutTransactions(goodHarness()), []string{
-			"without eventlog.Store of the backend: append, schema, constraint, scope, events, effect_receipt, observer, namespace, log_context, log_alias, log_atomically, join, log_concurrency, log_random",
+			"without eventlog.Store of the backend: " + strings.Join(named(logWireCases, Cases()), ", ") + ", append, schema, constraint, scope, events, effect_receipt, observer, namespace, log_context, log_alias, log_atomically, join, log_concurrency, log_random",
 			"without store.Transactor of the backend: atomically, random/transactions_follow_the_rules",
 			"without Plant of the harness: integer/positions_come_back, integer/last_position_is_given_out, integer/position_never_wraps, recover/planted_image_comes_back, recover/corrupt_image_is_refused_with_its_reason",
-			"without Kill of the harness: kill", "without Wire of the harness: wire",
+			"without Kill of the harness: kill", "without Wire of the harness: " + strings.Join(named(wireCases, Cases()), ", "),
 			"everything again as transactions/…: without store.Transactor of the backend",
 		}, false},
 		{"nothing", nothing, []string{
@@ -254,7 +254,7 @@ func TestFixturesFindMutants(t *testing.T) {
 
 func TestRunGroupsKnowsItsGroups(t *testing.T) {
 	cases, err := casesOf([]string{"wire", "kill"})
-	if err != nil || len(cases) != len(wireCases)+len(killCases) {
+	if err != nil || len(cases) != len(wireCases)+len(logWireCases)+len(killCases) {
 		t.Errorf("%d cases, %v", len(cases), err)
 	}
 	for _, groups := range [][]string{nil, {"wires"}, {"transactions/commit"}} {

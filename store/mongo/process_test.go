@@ -16,9 +16,15 @@ import (
 
 // TestCrashLadder kills a child process before each command that it sends and
 // before each reply that it reads, in turn.
-func TestCrashLadder(t *testing.T) {
+func TestCrashLadder(t *testing.T) { storetest.CrashLadder(t, ladder(t)) }
+
+// TestCrashAppends kills child processes there at random.
+func TestCrashAppends(t *testing.T) { storetest.CrashAppends(t, ladder(t)) }
+
+// ladder reaches a fresh database, and steps around what passes the network.
+func ladder(t *testing.T) storetest.Ladder {
 	uri := server(t)
-	storetest.CrashLadder(t, storetest.Ladder{
+	return storetest.Ladder{
 		New: func(t storetest.T) string {
 			name := freshDatabase(t, uri)
 			t.Cleanup(func() { _ = os.Remove(sessionsOf(name)) })
@@ -42,7 +48,7 @@ func TestCrashLadder(t *testing.T) {
 			reply := func([]byte) error { step(); return nil }
 			return mongo.New(ctx, callersClient(t, uri, (&wire{send: send, reply: reply}).dial), opts)
 		},
-	})
+	}
 }
 
 // A server ends the transaction of a client that is gone after a minute, which

@@ -11,9 +11,15 @@ import (
 
 // TestCrashLadder kills a child process at every read and write of its work in
 // turn.
-func TestCrashLadder(t *testing.T) {
+func TestCrashLadder(t *testing.T) { storetest.CrashLadder(t, ladder(t)) }
+
+// TestCrashAppends kills child processes there at random.
+func TestCrashAppends(t *testing.T) { storetest.CrashAppends(t, ladder(t)) }
+
+// ladder reaches a fresh database, and steps around what passes the network.
+func ladder(t *testing.T) storetest.Ladder {
 	server := serverDSN(t)
-	storetest.CrashLadder(t, storetest.Ladder{
+	return storetest.Ladder{
 		New: func(t storetest.T) string { return migratedDatabase(t, server) },
 		Open: func(ctx context.Context, location string, step func()) (storetest.Backend, error) {
 			if err := alone(ctx, location); err != nil {
@@ -29,7 +35,7 @@ func TestCrashLadder(t *testing.T) {
 			}
 			return openOn(ctx, pool, nil)
 		},
-	})
+	}
 }
 
 // alone waits until the server has done what a process that is gone had sent: its

@@ -80,7 +80,7 @@ const floorRows = 50
 func newLogFloor(b *testing.B) *logFloor {
 	b.Helper()
 	s := newLog(b)
-	db, err := sql.Open("sqlite", "file:"+pathOf(b, s)+"?_pragma=synchronous(FULL)&_pragma=foreign_keys(1)&_pragma=wal_autocheckpoint(4000)")
+	db, err := sql.Open("sqlite", "file:"+pathOf(b, s)+"?_pragma=synchronous(FULL)&_pragma=foreign_keys(1)&_pragma=wal_autocheckpoint(4000)&_pragma=cache_size(-16384)")
 	if err != nil {
 		b.Fatal(err)
 	}
