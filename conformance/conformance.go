@@ -12,7 +12,7 @@ import (
 	"io/fs"
 )
 
-//go:embed durable-owner/*.json golden/*.json schemas/*.json
+//go:embed durable-owner/*.json eventlog/*.json receipt/*.json golden/*.json schemas/*.json
 var files embed.FS
 
 // DurableOwner returns the four fixture files of the durable owner, at the root
@@ -20,6 +20,16 @@ var files embed.FS
 // inbox_outbox_deduplication.json and projection_fingerprint.json. Each is valid
 // against durable-owner.json of [Schemas].
 func DurableOwner() fs.FS { return sub("durable-owner") }
+
+// EventLog returns the fixture files of the event log, at the root of the file
+// system: sequence.json, schema_and_constraint.json and concurrency_scope.json. Each
+// is valid against eventlog.json of [Schemas].
+func EventLog() fs.FS { return sub("eventlog") }
+
+// EffectReceipt returns the fixture files of the effect receipts, at the root of the
+// file system: first_writer_wins.json and effect_without_events.json. Each is valid
+// against receipt.json of [Schemas].
+func EffectReceipt() fs.FS { return sub("receipt") }
 
 // Golden returns vectors of inputs and the digests that must come out, at the
 // root of the file system: fingerprints.json for the fingerprints of the durable

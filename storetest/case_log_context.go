@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/countersign/countersign"
@@ -111,6 +112,11 @@ func appendEndsDuring(t T, h Harness) {
 	s := newLogSession(t, h, false)
 	s.send(registered, types(standardTypes...))
 	answers := map[string]int{}
+	began := time.Now()
+	for range 4 {
+		s.exchangeOnly(appended, eventlog.AppendEvents{Sequence: orders, Events: notes(2)})
+	}
+	usual := time.Since(began) / 4
 	for i := range rounds {
 		s.step++
 		id := fmt.Sprintf("o%d", i)
@@ -125,10 +131,11 @@ func appendEndsDuring(t T, h Harness) {
 		cancelled := make(chan struct{})
 		go func() {
 			defer close(cancelled)
-			for range i * 60 { // a little later each time
-				_ = ctx.Err()
+			defer cancel()
+			until := time.Now().Add(usual * time.Duration(i) * 3 / (2 * rounds)) // a little later each time
+			for time.Now().Before(until) {
+				runtime.Gosched()
 			}
-			cancel()
 		}()
 		got := askLog(ctx, s.store, req)
 		<-cancelled

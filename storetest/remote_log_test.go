@@ -40,3 +40,23 @@ func (c *client) AppendWithReceipt(ctx context.Context, req receipt.AppendWithRe
 	res.Settlement = nil
 	return res, err
 }
+
+func (t *telling) AppendEvents(ctx context.Context, req eventlog.AppendEvents) (eventlog.Appended, error) {
+	return told(ctx, t, req.Events[0].Source, func(ctx context.Context) (eventlog.Appended, error) {
+		res, err := t.Backend.AppendEvents(ctx, req)
+		if t.settled != nil {
+			res.Settlement = t.settled
+		}
+		return res, err
+	})
+}
+
+func (t *telling) AppendWithReceipt(ctx context.Context, req receipt.AppendWithReceipt) (receipt.Result, error) {
+	return told(ctx, t, req.Occurrence, func(ctx context.Context) (receipt.Result, error) {
+		res, err := t.Backend.AppendWithReceipt(ctx, req)
+		if t.settled != nil {
+			res.Settlement = t.settled
+		}
+		return res, err
+	})
+}

@@ -93,8 +93,12 @@ type cleaner interface {
 func freshDatabase(t cleaner, uri string) string {
 	t.Helper()
 	name := fmt.Sprintf("countersign_test_%d_%016x", os.Getpid(), rand.Uint64())
+	within := patience
+	if _, large := t.(*testing.B); large {
+		within *= 10
+	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), within)
 		defer cancel()
 		client, err := driver.Connect(options.Client().ApplyURI(uri))
 		if err != nil {

@@ -24,7 +24,12 @@ func TestCrashAppends(t *testing.T) { storetest.CrashAppends(t, ladder(t)) }
 // ladder reaches a fresh database, and steps around what passes the network.
 func ladder(t *testing.T) storetest.Ladder {
 	uri := server(t)
+	effects := 400 // as the server that tests start does in some seconds
+	if os.Getenv("COUNTERSIGN_TEST_THOROUGH") == "1" {
+		effects = 0
+	}
 	return storetest.Ladder{
+		Effects: effects,
 		New: func(t storetest.T) string {
 			name := freshDatabase(t, uri)
 			t.Cleanup(func() { _ = os.Remove(sessionsOf(name)) })

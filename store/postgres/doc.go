@@ -12,9 +12,9 @@
 //
 // An append locks its sequence's row until it has committed: so numbers have no gaps
 // and become visible in order. Appends to one sequence share transactions, those to
-// different sequences do not wait for each other, but for an instant of their
-// COMMIT: see below. Two sequences that race for one receipt meet at its unique key;
-// the second one begins again, and returns the first one's receipt. An append is
+// different sequences do not wait for each other. Two sequences that race for one
+// receipt meet at its unique key; the second one begins again, and returns the first
+// one's receipt. An append is
 // judged by the definitions that are in force when it has its lock, not when it
 // commits: one that is under way while a constraint is registered may still follow
 // the old ones, and is indexed for the new one before the next append.
@@ -26,10 +26,10 @@
 //
 // # Waiting for events
 //
-// An append tells of itself by NOTIFY in its own transaction, so the server must not
-// be asked to PREPARE a transaction in which there is one. The server carries out the
-// commits of transactions with a NOTIFY one after another. The first call that waits
-// for events starts a goroutine which listens on one connection beside the pool, made
+// An append tells of itself by NOTIFY, right behind its COMMIT. Inside a caller's
+// transaction it does so in the transaction: that can't be PREPAREd then, and the
+// server carries out the commits of such transactions one after another. The first
+// call that waits for events starts a goroutine which listens on one connection beside the pool, made
 // as the pool's are, until Close. Without it, that is behind a pooler, with no
 // connection to be had, or while a lost one is made anew, those who wait look four
 // times a second, and otherwise every two seconds.

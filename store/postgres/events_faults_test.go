@@ -173,7 +173,7 @@ func TestLostAnswerToTheCommitOfAnAppend(t *testing.T) {
 	_, err = s.AppendEvents(t.Context(), noted("log", "a"))
 	require.NoError(t, err)
 
-	commit := []byte("COMMIT\x00") // not of READ COMMITTED
+	commit := []byte("COMMIT;") // not of READ COMMITTED
 	lost := proxy.LoseReply(commit)
 	_, err = s.AppendEvents(t.Context(), noted("log", "b"))
 	<-lost.Struck()
