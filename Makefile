@@ -76,10 +76,14 @@ bench: ## run the benchmarks with servers and print them as a table of ratios
 
 .PHONY: bench-here
 bench-here:
-	@$(GO) test -run '^$$' -bench Commit -benchtime $(BENCHTIME) -timeout 60m ./store/sqlite ./store/postgres
-	@$(GO) test -run '^$$' -bench Commit -benchtime 2000x -timeout 60m ./store/mongo
+	@$(GO) test -run '^$$' -bench 'Commit|AppendWithReceipt|AppendToMany' -benchtime $(BENCHTIME) -timeout 60m ./store/sqlite ./store/postgres
+	@$(GO) test -run '^$$' -bench 'AppendBatch|ReadEvents' -benchtime 300x -timeout 60m ./store/sqlite ./store/postgres
+	@$(GO) test -run '^$$' -bench 'Behind(Log|Events)' -benchtime 4000x -timeout 60m ./store/sqlite ./store/postgres
+	@$(GO) test -run '^$$' -bench 'Commit|AppendWithReceipt' -benchtime 2000x -timeout 60m ./store/mongo
+	@$(GO) test -run '^$$' -bench 'AppendBatch|BehindEvents' -benchtime 50x -timeout 60m ./store/mongo
 	@$(GO) test -run '^$$' -bench ReadHistory -benchtime 10x ./store/sqlite
-	@$(GO) test -run '^$$' -bench Handle -benchmem ./durable
+	@$(GO) test -run '^$$' -bench 'Handle|Prepare|Validate' -benchmem ./durable ./eventlog ./internal/jsonschema
+	@cd bench && $(GO) test -run '^$$' -bench SingleAppend -benchtime 20000x -timeout 60m . && $(GO) test -run '^$$' -bench Observer -benchtime 2x -timeout 60m .
 
 .PHONY: fmt
 fmt: ## format the code
