@@ -30,7 +30,9 @@ var logRandomCases = []Case{
 	}},
 	{Group: "log_random", Name: "transactions_follow_the_contract", Needs: append(slices.Clone(allNeeds), NeedTransactions), Run: func(t T, h Harness) {
 		randomLogs(t, h, func(rt *rapid.T, s *logSession, w smallWorld) {
+			w.frozen = true
 			for range rapid.IntRange(1, 5).Draw(rt, "transactions") {
+				s.clock.pass(pick(rt, "time", 0, time.Second, time.Minute))
 				rollBack := rapid.IntRange(0, 3).Draw(rt, "roll back") == 3
 				// The requests are drawn on the model alone, since a body may run again.
 				before := s.model
@@ -76,7 +78,7 @@ func randomLogs(t T, h Harness, property func(t *rapid.T, s *logSession, w small
 		}
 		suffix := fmt.Sprintf(" of history %d", histories)
 		s := &logSession{T: drawing{rt, t, suffix}, db: whole.db, store: whole.store, clock: whole.clock, model: newLogModel(whole.model.now), occurrences: map[countersign.Namespace][]string{}}
-		w := smallWorld{countersign.Namespace{EventStore: "shop" + suffix, Name: "eu"}}
+		w := smallWorld{ns: countersign.Namespace{EventStore: "shop" + suffix, Name: "eu"}}
 		fine := false
 		defer func() { failing = failing || !fine }()
 		s.send(registered, eventlog.RegisterEventTypes{EventStore: w.ns.EventStore, Types: standardTypes})
@@ -86,13 +88,16 @@ func randomLogs(t T, h Harness, property func(t *rapid.T, s *logSession, w small
 }
 
 // world is a small one, so that names, values and numbers meet again.
-type smallWorld struct{ ns countersign.Namespace }
+type smallWorld struct {
+	ns     countersign.Namespace
+	frozen bool // time does not pass while requests are drawn
+}
 
 func pick[V any](t *rapid.T, what string, of ...V) V { return rapid.SampledFrom(of).Draw(t, what) }
 
 // draw draws a request. It looks at the model to be right often enough.
 func (w smallWorld) draw(t *rapid.T, s *logSession) any {
-	if seldom(t, "time passes") {
+	if !w.frozen && seldom(t, "time passes") {
 		s.clock.pass(pick(t, "for", time.Microsecond, time.Second, 40*time.Second, time.Minute, time.Hour))
 	}
 	switch pick(t, "request", "append", "append", "append", "append", "with", "with", "record", "constraint", "types", "claim", "save", "save", "retry", "replay", "drop") {

@@ -59,7 +59,7 @@ func (a attempt) effect() receipt.AppendWithReceipt {
 
 // lost sends one append through the proxy while one of its messages is lost, and
 // judges what the store says. It returns nothing if all is well.
-type lost func(w *wired, ctx context.Context, name string) (err error, wrong string)
+type lost func(ctx context.Context, w *wired, name string) (err error, wrong string)
 
 // loseEachOf loses each message in turn that follows the name, until there are no
 // more.
@@ -76,7 +76,7 @@ func (w *wired) loseEachOf(send lost) {
 			name := fmt.Sprintf("lost-%d-%t-message", n, reached)
 			what := fmt.Sprintf("message %d lost, reached the server: %t", n, reached)
 			fault := lose([]byte(name), n)
-			err, wrong := send(w, w.Context(), name)
+			err, wrong := send(w.Context(), w, name)
 			struck := !fault.Disarm()
 			switch {
 			case wrong != "":
@@ -125,7 +125,7 @@ func untilEffect(ctx context.Context, hd *handle, a attempt) (receipt.Result, er
 }
 
 // lostEffect is an append with a receipt.
-func lostEffect(w *wired, ctx context.Context, name string) (error, string) {
+func lostEffect(ctx context.Context, w *wired, name string) (error, string) {
 	first, second := attempt{name, `{"attempt": 1}`}, attempt{name, `{"attempt": 2}`}
 	res, err := w.far.receipts.AppendWithReceipt(ctx, first.effect())
 	if wrong := wordOfEffect(w, err, name); wrong != "" {
@@ -196,7 +196,7 @@ func wordOfTransaction(err error) string {
 
 // lostAppend is an append without a receipt, which nobody may repeat: where its
 // outcome is unknown, the error says from where on its events are found.
-func lostAppend(w *wired, ctx context.Context, name string) (error, string) {
+func lostAppend(ctx context.Context, w *wired, name string) (error, string) {
 	a := attempt{name, `{"attempt": 1}`}
 	res, err := w.far.events.AppendEvents(ctx, a.events())
 	word, wrong := kindOf(err)

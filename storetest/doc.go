@@ -71,9 +71,10 @@
 // names, then Decide, then Changes and Receipts. store/memory is the port to read
 // first: it has a lock and maps, and nothing else.
 //
-// Here the suite asks no rule of package eventlog. It keeps a list of everything that
-// was accepted, goes over all of it for each request, and compares the answer, all
-// events, receipts and observers with every field.
+// Here the suite asks no rule of package eventlog but those of form, the requests'
+// Check. It keeps a list of everything that was accepted, goes over all of it for each
+// request, and compares the answer, all events, receipts and observers with every
+// field.
 //
 // # A checklist
 //

@@ -224,7 +224,7 @@ var constraintMutants = []mutant{
 	logMutant("does not look at what was stored before", accepts(func(_ eventlog.AppendEvents, all []eventlog.Violation) bool {
 		return only(func(v eventlog.Violation) bool { return isUnique(v) && v.Holder < 6 && !v.InBatch })(eventlog.AppendEvents{}, all)
 	}), ofConstraint("registered_later_covers_stored_events", "unique_type_registered_later_covers_stored_events", "changed_definition_counts_for_stored_events")...),
-	logMutant("indexes a thousand stored events", accepts(only(func(v eventlog.Violation) bool { return isUnique(v) && v.Holder >= 1_000 })), ofConstraint("registered_later_covers_thousands_of_events")...),
+	logMutant("indexes a thousand stored events", accepts(only(func(v eventlog.Violation) bool { return isUnique(v) && v.Holder >= 1_000 })), ofConstraint("registered_later_covers_more_events_than_a_step")...),
 	logMutant("the last holder stays", tells(func(_ eventlog.AppendEvents, all []eventlog.Violation) []eventlog.Violation {
 		for i := range all {
 			if isUnique(all[i]) && all[i].Holder == 0 {

@@ -202,7 +202,7 @@ var logRaceMutants = []mutant{
 		}
 		return next(req)
 	}), "log_concurrency/crossing_transactions_are_whole"),
-	logMutant("takes the end of a context for success", onAppend(func(ctx context.Context, _ *broken, req eventlog.AppendEvents, next next) (eventlog.Appended, error) {
+	logMutant("takes the end of a context for success", onAppend(func(_ context.Context, _ *broken, req eventlog.AppendEvents, next next) (eventlog.Appended, error) {
 		a, err := next(req)
 		if errors.Is(err, context.DeadlineExceeded) {
 			return eventlog.Appended{Sequence: "orders"}, nil
