@@ -76,6 +76,6 @@ func send(ctx context.Context, s Store, effect Effect, p Proposal) (Result, erro
 			Sequence: eventlog.Sequence{Namespace: effect.Namespace, Name: p.Sequence},
 			Events:   p.Events, Scopes: p.Scopes,
 		},
-		Occurrence: effect.Occurrence, Effect: effect.Key.Effect, Epoch: effect.Epoch, Response: p.Response,
+		Occurrence: effect.Occurrence, Effect: effect.Effect, Epoch: effect.Epoch, Response: p.Response,
 	})
 }

@@ -26,7 +26,7 @@ type shared struct {
 	signals signals
 
 	mu       sync.Mutex
-	catalogs map[string]*eventlog.Catalog // by event store
+	catalogues map[string]*eventlog.Catalog // by event store
 }
 
 var (
@@ -37,7 +37,7 @@ var (
 
 // NewEvents returns the interfaces on a port.
 func NewEvents(port EventPort) *Events {
-	return &Events{port: port, shared: &shared{catalogs: map[string]*eventlog.Catalog{}}}
+	return &Events{port: port, shared: &shared{catalogues: map[string]*eventlog.Catalog{}}}
 }
 
 // In returns the same interfaces on the port of a transaction. Compiled schemas are
@@ -260,7 +260,7 @@ func (e *Events) completeIndex(ctx context.Context, s eventlog.Sequence) error {
 // last. An append finds out whether they are still in force.
 func (e *Events) catalog(ctx context.Context, eventStore string) (*eventlog.Catalog, error) {
 	e.shared.mu.Lock()
-	known := e.shared.catalogs[eventStore]
+	known := e.shared.catalogues[eventStore]
 	e.shared.mu.Unlock()
 	if known != nil {
 		return known, nil
@@ -278,19 +278,19 @@ func (e *Events) catalog(ctx context.Context, eventStore string) (*eventlog.Cata
 	}
 	e.shared.mu.Lock()
 	defer e.shared.mu.Unlock()
-	if len(e.shared.catalogs) >= maxCatalogs {
-		clear(e.shared.catalogs)
+	if len(e.shared.catalogues) >= maxCatalogues {
+		clear(e.shared.catalogues)
 	}
-	e.shared.catalogs[eventStore] = catalog
+	e.shared.catalogues[eventStore] = catalog
 	return catalog, nil
 }
 
-const maxCatalogs = 1_000
+const maxCatalogues = 1_000
 
 func (e *Events) forget(eventStore string) {
 	e.shared.mu.Lock()
 	defer e.shared.mu.Unlock()
-	delete(e.shared.catalogs, eventStore)
+	delete(e.shared.catalogues, eventStore)
 }
 
 // ReadEvents implements [eventlog.Store].

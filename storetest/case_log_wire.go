@@ -59,7 +59,7 @@ func (a attempt) effect() receipt.AppendWithReceipt {
 
 // lost sends one append through the proxy while one of its messages is lost, and
 // judges what the store says. It returns nothing if all is well.
-type lost func(ctx context.Context, w *wired, name string) (err error, wrong string)
+type lost func(ctx context.Context, w *wired, name string) (wrong string, err error)
 
 // loseEachOf loses each message in turn that follows the name, until there are no
 // more.
@@ -76,7 +76,7 @@ func (w *wired) loseEachOf(send lost) {
 			name := fmt.Sprintf("lost-%d-%t-message", n, reached)
 			what := fmt.Sprintf("message %d lost, reached the server: %t", n, reached)
 			fault := lose([]byte(name), n)
-			err, wrong := send(w.Context(), w, name)
+			wrong, err := send(w.Context(), w, name)
 			struck := !fault.Disarm()
 			switch {
 			case wrong != "":
@@ -125,33 +125,33 @@ func untilEffect(ctx context.Context, hd *handle, a attempt) (receipt.Result, er
 }
 
 // lostEffect is an append with a receipt.
-func lostEffect(ctx context.Context, w *wired, name string) (error, string) {
+func lostEffect(ctx context.Context, w *wired, name string) (string, error) {
 	first, second := attempt{name, `{"attempt": 1}`}, attempt{name, `{"attempt": 2}`}
 	res, err := w.far.receipts.AppendWithReceipt(ctx, first.effect())
 	if wrong := wordOfEffect(w, err, name); wrong != "" {
-		return err, wrong
+		return wrong, err
 	}
 	switch {
 	case err == nil && (res.AlreadyRecorded || !res.AckSafe() || string(res.Receipt.Response) != first.content):
-		return err, fmt.Sprintf("a first append was answered %+v", res)
+		return fmt.Sprintf("a first append was answered %+v", res), err
 	case err != nil && res.Receipt.Outcome != "":
-		return err, fmt.Sprintf("an error came with a result: %+v, %v", res, err)
+		return fmt.Sprintf("an error came with a result: %+v, %v", res, err), err
 	}
 	before, readErr := w.held(ctx, name)
 	if readErr != nil {
-		return err, readErr.Error()
+		return readErr.Error(), err
 	}
 	again, repeatErr := untilEffect(ctx, w.store, second)
 	if repeatErr != nil {
-		return err, fmt.Sprintf("repeated on a sound network: %v", repeatErr)
+		return fmt.Sprintf("repeated on a sound network: %v", repeatErr), err
 	}
 	switch {
 	case again.AlreadyRecorded != (len(before) > 0):
-		return err, fmt.Sprintf("there were %d events, and the repetition was answered %+v", len(before), again)
+		return fmt.Sprintf("there were %d events, and the repetition was answered %+v", len(before), again), err
 	case err == nil && !again.AlreadyRecorded:
-		return err, "it was said to be done, and is not"
+		return "it was said to be done, and is not", err
 	case errors.Is(err, countersign.ErrRetryable) && again.AlreadyRecorded:
-		return err, fmt.Sprintf("nothing was written, it was said (%v), but something was", err)
+		return fmt.Sprintf("nothing was written, it was said (%v), but something was", err), err
 	}
 	want := second.content
 	if again.AlreadyRecorded {
@@ -159,12 +159,12 @@ func lostEffect(ctx context.Context, w *wired, name string) (error, string) {
 	}
 	events, readErr := w.held(ctx, name)
 	if readErr != nil {
-		return err, readErr.Error()
+		return readErr.Error(), err
 	}
 	if string(again.Receipt.Response) != want || len(events) != 2 || string(events[0].Content) != want || again.Receipt.First != events[0].Number || again.Receipt.Last != events[1].Number {
-		return err, fmt.Sprintf("want the receipt and two events of %s, got %+v and %+v", want, again.Receipt, events)
+		return fmt.Sprintf("want the receipt and two events of %s, got %+v and %+v", want, again.Receipt, events), err
 	}
-	return err, ""
+	return "", err
 }
 
 // wordOfEffect says what is wrong with the error of an append with a receipt.
@@ -196,7 +196,7 @@ func wordOfTransaction(err error) string {
 
 // lostAppend is an append without a receipt, which nobody may repeat: where its
 // outcome is unknown, the error says from where on its events are found.
-func lostAppend(ctx context.Context, w *wired, name string) (error, string) {
+func lostAppend(ctx context.Context, w *wired, name string) (string, error) {
 	a := attempt{name, `{"attempt": 1}`}
 	res, err := w.far.events.AppendEvents(ctx, a.events())
 	word, wrong := kindOf(err)
@@ -205,25 +205,25 @@ func lostAppend(ctx context.Context, w *wired, name string) (error, string) {
 	events, readErr := w.held(ctx, name)
 	switch {
 	case readErr != nil:
-		return err, readErr.Error()
+		return readErr.Error(), err
 	case wrong != nil:
-		return err, wrong.Error()
+		return wrong.Error(), err
 	case err == nil && (len(events) != 2 || res.First != events[0].Number || res.Last != events[1].Number || !res.AckSafe()):
-		return err, fmt.Sprintf("it was answered %+v, and there is %+v", res, events)
+		return fmt.Sprintf("it was answered %+v, and there is %+v", res, events), err
 	case word == retryable && len(events) > 0:
-		return err, fmt.Sprintf("nothing was written, it was said (%v), but something was", err)
+		return fmt.Sprintf("nothing was written, it was said (%v), but something was", err), err
 	case err != nil && word != retryable && word != unknownOutcome:
-		return err, fmt.Sprintf("a network that fails is neither retryable nor an unknown outcome: %v", err)
+		return fmt.Sprintf("a network that fails is neither retryable nor an unknown outcome: %v", err), err
 	case word == unknownOutcome && wrapped:
-		return err, wordOfTransaction(err)
+		return wordOfTransaction(err), err
 	case word == unknownOutcome && (!isUnknown || unknown.Op != eventlog.OpAppend || unknown.Sequence != eventlog.Log(wiredNamespace)):
-		return err, fmt.Sprintf("want an *eventlog.UnknownOutcomeError of an append to the sequence, got %T: %v", err, err)
+		return fmt.Sprintf("want an *eventlog.UnknownOutcomeError of an append to the sequence, got %T: %v", err, err), err
 	case isUnknown && len(events) > 0 && unknown.From > events[0].Number:
-		return err, fmt.Sprintf("the error says to look from %d on, and the events are at %d", unknown.From, events[0].Number)
+		return fmt.Sprintf("the error says to look from %d on, and the events are at %d", unknown.From, events[0].Number), err
 	case len(events) != 0 && len(events) != 2:
-		return err, fmt.Sprintf("half of the append is there: %+v", events)
+		return fmt.Sprintf("half of the append is there: %+v", events), err
 	}
-	return err, ""
+	return "", err
 }
 
 // effectsWithFaults sends effects through a network that fails at random.

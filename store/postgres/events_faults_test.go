@@ -154,6 +154,16 @@ func TestBackendsTerminatedUnderGroups(t *testing.T) {
 	}
 }
 
+// struck waits until a fault has struck.
+func struck(t *testing.T, f *netfault.Fault) {
+	t.Helper()
+	select {
+	case <-f.Struck():
+	case <-time.After(10 * time.Second):
+		require.Fail(t, "nothing was sent that the fault waits for")
+	}
+}
+
 // A COMMIT whose answer is lost is an unknown outcome: without a receipt with the
 // number to look from, with one with its key.
 func TestLostAnswerToTheCommitOfAnAppend(t *testing.T) {
@@ -173,10 +183,10 @@ func TestLostAnswerToTheCommitOfAnAppend(t *testing.T) {
 	_, err = s.AppendEvents(t.Context(), noted("log", "a"))
 	require.NoError(t, err)
 
-	commit := []byte("COMMIT;") // not of READ COMMITTED
+	commit := []byte("COMMIT\n;") // not of READ COMMITTED: what tells of the append comes behind it
 	lost := proxy.LoseReply(commit)
 	_, err = s.AppendEvents(t.Context(), noted("log", "b"))
-	<-lost.Struck()
+	struck(t, lost)
 	var unknown *eventlog.UnknownOutcomeError
 	require.ErrorAs(t, err, &unknown)
 	assert.Equal(t, eventlog.OpAppend, unknown.Op)
@@ -186,7 +196,7 @@ func TestLostAnswerToTheCommitOfAnAppend(t *testing.T) {
 	lost = proxy.LoseReply(commit)
 	req := withReceipt("log", "o", "c")
 	_, err = s.AppendWithReceipt(t.Context(), req)
-	<-lost.Struck()
+	struck(t, lost)
 	var unknownReceipt *receipt.UnknownOutcomeError
 	require.ErrorAs(t, err, &unknownReceipt)
 	res, err := s.AppendWithReceipt(t.Context(), req)
@@ -208,9 +218,9 @@ func TestLostAnswerToTheCommitOfAnAppend(t *testing.T) {
 			return err
 		},
 	} {
-		lost = proxy.LoseReply(commit)
+		lost = proxy.LoseReply([]byte("COMMIT\x00"))
 		err := call()
-		<-lost.Struck()
+		struck(t, lost)
 		require.ErrorAs(t, err, &unknown, op)
 		assert.Equal(t, op, unknown.Op)
 		require.NoError(t, call(), "it is repeated")
