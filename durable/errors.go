@@ -53,6 +53,9 @@ type StaleFenceError struct {
 }
 
 func (e *StaleFenceError) Error() string {
+	if e.Fence > e.Current {
+		return fmt.Sprintf("durable: owner %q: fence %d was never given, the current one is %d", e.Owner, e.Fence, e.Current)
+	}
 	return fmt.Sprintf("durable: owner %q: fence %d is not the current fence %d: another holder has acquired the owner", e.Owner, e.Fence, e.Current)
 }
 

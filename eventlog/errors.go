@@ -53,7 +53,7 @@ func (e *ScopesViolatedError) Error() string {
 	if n, ok := v.Expected.Number(); ok {
 		expected = fmt.Sprint(n)
 	}
-	return fmt.Sprintf("eventlog: %d concurrency scopes are violated; the first (%.80q) expected %s and found %d", len(e.Violations), v.Scope.Label, expected, v.Actual)
+	return fmt.Sprintf("eventlog: violated concurrency scopes: %d; the first (%.80q) expected %s and found %d", len(e.Violations), v.Scope.Label, expected, v.Actual)
 }
 
 // Is reports whether target is the error's kind.

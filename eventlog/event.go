@@ -24,8 +24,9 @@ type Event struct {
 	Type       string // the id of a registered event type
 	Generation uint32 // of the type; 0 is 1
 
-	// Source is what the event is about, as in "order-42". It is also the
-	// partition in which an observer sees events in order.
+	// Source is what the event is about, as in "order-42": not who has sent it. It is
+	// the partition in which an observer sees events in order, and the holder of a
+	// unique value.
 	Source string
 
 	SourceType string // optional, as in "order"
@@ -36,8 +37,7 @@ type Event struct {
 	Tags []Tag // repetitions count once; at most MaxTags
 
 	// Content is one JSON value, stored and returned byte for byte. The schema of
-	// its type and generation says what it must be. It may be nested
-	// [jsonvalue.MaxDepth] levels deep.
+	// its type and generation says what it must be. It may be nested 512 levels deep.
 	Content []byte
 
 	// Occurred is when it happened: in UTC, cut to microseconds. The zero time is
@@ -117,6 +117,9 @@ func (e Event) Check() error {
 		return err
 	}
 	if err := jsonvalue.Check(e.Content, jsonvalue.Limits{}); err != nil {
+		if len(e.Content) == 0 {
+			return &countersign.MalformedError{Field: "content", Reason: "is empty"}
+		}
 		return &countersign.MalformedError{Field: "content", Reason: "is not JSON that can be stored: " + err.Error()}
 	}
 	return nil

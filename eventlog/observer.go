@@ -41,10 +41,10 @@ type ObserverOptions struct {
 // A Delivery is an event on its way to a handler.
 type Delivery struct {
 	Recorded
-	// Replay says that the event was delivered before, as an operator's replay wants.
+	// Replay says that the event was handled before, and comes again for a replay.
 	Replay bool
 	// Attempt counts the deliveries of the event to a partition that fails: 1 at
-	// first.
+	// first, and again after a retry by an operator or a replay of the partition.
 	Attempt int
 }
 
@@ -56,8 +56,8 @@ type Delivery struct {
 // ctx ends with the runner's, and when another runner has taken over.
 type Handler func(ctx context.Context, d Delivery) error
 
-// ObserverStore is what an [Observer] works on.
-type ObserverStore interface {
+// ObserverLog is what an [Observer] works on.
+type ObserverLog interface {
 	Observers
 	Follower
 }
@@ -71,14 +71,14 @@ type ObserverStore interface {
 // Nothing must be sent to it: it compares its cursor with the sequence whenever it
 // is woken, and from time to time.
 type Observer struct {
-	store   ObserverStore
+	store   ObserverLog
 	handler Handler
 	o       ObserverOptions
 }
 
 // NewObserver checks the options: a [*countersign.MalformedError] or a
 // [*countersign.LimitError].
-func NewObserver(s ObserverStore, handler Handler, o ObserverOptions) (*Observer, error) {
+func NewObserver(s ObserverLog, handler Handler, o ObserverOptions) (*Observer, error) {
 	if s == nil {
 		return nil, &countersign.MalformedError{Field: "store", Reason: "is nil"}
 	}
@@ -121,9 +121,10 @@ func (o *Observer) CatchUp(ctx context.Context) error {
 }
 
 const (
-	standby   = 5 * time.Second        // at most, between two attempts to take over
-	lookAtDue = 500 * time.Millisecond // for partitions that may be tried again
-	recovery  = 5 * time.Second        // at most, after an error of the store
+	standby     = 5 * time.Second        // at most, between two attempts to take over
+	lookAtDue   = 500 * time.Millisecond // for partitions that may be tried again
+	lookAtClaim = time.Second            // of a runner that has nothing to do: an operator may have ordered a replay
+	recovery    = 5 * time.Second        // at most, after an error of the store
 )
 
 // Run delivers events until ctx ends, and returns its error. While another runner
@@ -166,14 +167,21 @@ func (o *Observer) follow(ctx context.Context, t *tenure) error {
 		if more {
 			continue
 		}
-		wait, cancel := ctx, context.CancelFunc(func() {})
+		pause := lookAtClaim
 		if len(t.behind) > 0 {
-			wait, cancel = context.WithTimeout(ctx, lookAtDue)
+			pause = lookAtDue
 		}
+		wait, cancel := context.WithTimeout(ctx, pause)
 		err = o.store.AwaitEvents(wait, AwaitEvents{Sequence: o.o.Sequence, From: t.state.Next})
+		idle := wait.Err() != nil
 		cancel()
-		if err != nil && wait.Err() == nil || ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil, err != nil && !idle:
 			return err
+		case idle:
+			if err := t.stillHeld(ctx); err != nil {
+				return err
+			}
 		}
 	}
 }

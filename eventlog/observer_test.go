@@ -402,3 +402,49 @@ func TestFollowWaitsForMore(t *testing.T) {
 	require.ErrorIs(t, last, context.Canceled)
 	assert.Equal(t, []uint64{0, 1}, numbers)
 }
+
+// A runner that has nothing to do notices a replay, long before its lease is over.
+func TestIdleRunnerNoticesAReplay(t *testing.T) {
+	w := newWorld(t)
+	w.append("a")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	deliveries := make(chan eventlog.Delivery, 2)
+	o := w.observer(func(_ context.Context, d eventlog.Delivery) error { deliveries <- d; return nil },
+		func(o *eventlog.ObserverOptions) { o.Lease = eventlog.MaxLease })
+	ended := make(chan error, 1)
+	go func() { ended <- o.Run(ctx) }()
+	assert.False(t, (<-deliveries).Replay)
+	for state := (eventlog.ObserverState{}); state.Next == 0; { // it is idle once the cursor is saved
+		var err error
+		state, err = w.store.ReadObserver(t.Context(), w.key)
+		require.NoError(t, err)
+		runtime.Gosched()
+	}
+	_, err := w.store.ReplayObserver(t.Context(), eventlog.ReplayObserver{Key: w.key})
+	require.NoError(t, err)
+	select {
+	case d := <-deliveries:
+		assert.True(t, d.Replay)
+	case <-ctx.Done():
+		t.Fatal("the replay was not noticed")
+	}
+	cancel()
+	require.ErrorIs(t, <-ended, context.Canceled)
+}
+
+func TestReplayOfAQuarantinedPartitionKeepsIt(t *testing.T) {
+	w := newWorld(t)
+	w.fail["a"] = errors.New("broken")
+	w.append("a", "a")
+	w.catchUp()
+	for range eventlog.MaxRetries {
+		w.clock.move(eventlog.LongestRetry)
+		w.catchUp()
+	}
+	require.True(t, w.partition("a").Quarantined)
+	_, err := w.store.ReplayObserver(t.Context(), eventlog.ReplayObserver{Key: w.key, Source: "a"})
+	require.NoError(t, err)
+	assert.True(t, w.partition("a").Quarantined)
+	assert.NotEmpty(t, w.partition("a").LastError)
+}

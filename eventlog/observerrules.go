@@ -112,7 +112,8 @@ func DecideRetry(s ObserverSlice, req RetryPartition) (ObserverPlan, error) {
 // the observer can't move the cursor back to where it was; it has to claim again.
 //
 // A replay of all leaves the partitions that were set aside as they are: what they
-// have not handled yet was never delivered, and is no replay.
+// have not handled yet is no replay. A replay of one is tried at once, with all its
+// attempts; one that is quarantined stays so until [RetryPartition].
 func DecideReplay(s ObserverSlice, req ReplayObserver) (ObserverPlan, error) {
 	if s.State == nil {
 		return ObserverPlan{}, &UnknownObserverError{Observer: req.Key.Named()}
@@ -137,7 +138,9 @@ func DecideReplay(s ObserverSlice, req ReplayObserver) (ObserverPlan, error) {
 	}
 	p.ReplayBefore = max(p.ReplayBefore, p.From)
 	p.From = min(p.From, req.From)
-	p.Attempts, p.Quarantined, p.LastError, p.RetryAt = 0, false, "", Microseconds(s.Now)
+	if !p.Quarantined { // only RetryPartition, with its operator, ends a quarantine
+		p.Attempts, p.LastError, p.RetryAt = 0, "", Microseconds(s.Now)
+	}
 	plan.Put = []Partition{p}
 	return plan, nil
 }

@@ -91,18 +91,20 @@ type Observers interface {
 	SaveObserver(ctx context.Context, req SaveObserver) (ObserverState, error)
 
 	// RetryPartition lets a quarantined partition go on, by an operator's order. One
-	// that is not quarantined: a [*NotQuarantinedError].
+	// that is not quarantined, and is tried by itself or not set aside at all: a
+	// [*NotQuarantinedError].
 	RetryPartition(ctx context.Context, req RetryPartition) (Partition, error)
 
 	// ReplayObserver delivers events again: all, or those of one source. Whoever
-	// holds the observer loses it.
+	// holds the observer loses it, and claims it again: a runner that is idle notices
+	// within a second. What it delivers until then may come again.
 	ReplayObserver(ctx context.Context, req ReplayObserver) (ObserverState, error)
 
 	// ReadObserver returns an observer's row, or an [*UnknownObserverError].
 	ReadObserver(ctx context.Context, key ObserverKey) (ObserverState, error)
 
 	// ReadPartitions returns partitions that were set aside, ordered by their source
-	// in byte order.
+	// in byte order. An observer that nobody has claimed has none.
 	ReadPartitions(ctx context.Context, req ReadPartitions) ([]Partition, error)
 }
 

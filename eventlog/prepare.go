@@ -55,7 +55,7 @@ func (c *Catalog) judge(e *Event) ([]Violation, error) {
 	if !ok {
 		return []Violation{{
 			Kind: UnknownEventType, EventType: e.Type, Generation: e.Generation,
-			Message: "the event type is not registered in this generation",
+			Message: "it is not registered in this generation in the event store",
 		}}, nil
 	}
 	problems, err := schema.Validate(e.Content)

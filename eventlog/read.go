@@ -22,7 +22,7 @@ type ReadEvents struct {
 	Filter   Filter
 	From     uint64 // the lowest number
 	Before   uint64 // the lowest number that is too great; 0 is no bound
-	Limit    int    // in events; 0 is DefaultPageLimit, at most MaxPageLimit
+	Limit    int    // of a page, in events, not of an iteration; 0 is DefaultPageLimit, at most MaxPageLimit
 }
 
 // Check reports the first rule that the request breaks.
@@ -149,7 +149,9 @@ func Events(ctx context.Context, r Reader, req ReadEvents) iter.Seq2[Recorded, e
 }
 
 // Follow is [Events] that does not end: at the end of the sequence it waits for
-// more, until ctx ends, whose error it then yields.
+// more, until ctx ends. It then yields an error that matches the context's, by
+// [errors.Is]; ask for that before the four kinds, since it is retryable too.
+// To begin at the end, take From from [Store.ReadTail].
 func Follow(ctx context.Context, s Follower, req ReadEvents) iter.Seq2[Recorded, error] {
 	return func(yield func(Recorded, error) bool) {
 		if s == nil {

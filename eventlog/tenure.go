@@ -34,6 +34,15 @@ func (t *tenure) load(ctx context.Context) error {
 	}
 }
 
+// stillHeld asks whether the claim is still this runner's.
+func (t *tenure) stillHeld(ctx context.Context) error {
+	state, err := t.observer.store.ReadObserver(ctx, t.observer.key())
+	if err == nil && state.Fence != t.state.Fence {
+		err = &StaleObserverError{Observer: state.Key, Fence: t.state.Fence, Current: state.Fence}
+	}
+	return err
+}
+
 // step works on the partitions that are due, and then on a page of events. It
 // reports whether there may be more to do at once.
 func (t *tenure) step(ctx context.Context) (more bool, err error) {

@@ -45,20 +45,21 @@ type ViolationsError struct{ Violations []Violation }
 func (e *ViolationsError) Error() string {
 	const most = 5
 	var b strings.Builder
-	fmt.Fprintf(&b, "eventlog: %d violations", len(e.Violations))
+	b.WriteString("eventlog: refused")
 	for i, v := range e.Violations {
 		if i == most {
-			b.WriteString("; …")
+			fmt.Fprintf(&b, "; and %d more", len(e.Violations)-most)
 			break
 		}
-		fmt.Fprintf(&b, "; event %d (%.80q): ", v.Event, v.EventType)
+		fmt.Fprintf(&b, "; event %d of type %.80q, generation %d: %s", v.Event, v.EventType, v.Generation, v.Message)
 		switch {
+		case v.Constraint != "" && v.InBatch:
+			fmt.Fprintf(&b, ", by an earlier event of the batch (constraint %.80q)", v.Constraint)
 		case v.Constraint != "":
-			fmt.Fprintf(&b, "constraint %.80q: ", v.Constraint)
-		case v.Keyword != "":
-			fmt.Fprintf(&b, "%.80q: ", v.Pointer)
+			fmt.Fprintf(&b, ", by event %d of the sequence (constraint %.80q)", v.Holder, v.Constraint)
+		case v.Pointer != "":
+			fmt.Fprintf(&b, " (at %.80q)", v.Pointer)
 		}
-		b.WriteString(v.Message)
 	}
 	return b.String()
 }

@@ -35,7 +35,8 @@ type Transactor interface {
 	// nil. The body may run again, from the beginning, after a failure that
 	// wrote nothing. Its error, or a panic, rolls everything back; the error is
 	// returned as it is, so it may match none of the four kinds. Assign results
-	// inside, and ask them after it has returned.
+	// inside, and ask them after it has returned. What the body does besides must be
+	// safe to do again.
 	//
 	// Results inside are provisional: they become settled when Atomically
 	// returns nil. A refusal inside leaves the transaction usable. The tx must

@@ -25,7 +25,7 @@ type Events struct {
 type shared struct {
 	signals signals
 
-	mu       sync.Mutex
+	mu         sync.Mutex
 	catalogues map[string]*eventlog.Catalog // by event store
 }
 

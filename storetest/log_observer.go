@@ -153,7 +153,9 @@ func (m *logModel) replay(r eventlog.ReplayObserver) logAnswer {
 	}
 	p.ReplayBefore = max(p.ReplayBefore, p.From)
 	p.From = min(p.From, r.From)
-	p.Attempts, p.Quarantined, p.LastError, p.RetryAt = 0, false, "", micro(m.now())
+	if !p.Quarantined {
+		p.Attempts, p.LastError, p.RetryAt = 0, "", micro(m.now())
+	}
 	o.partitions[r.Source] = p
 	return m.stateOf(o)
 }

@@ -34,6 +34,9 @@ func Compile(schema []byte) (compiled *Schema, err error) {
 	}
 	p := &parser{tree: new(jsonvalue.Tree), draft: defaultDraft, at: map[int32]int32{}, bare: map[int32]bool{}}
 	if err := p.tree.Parse(bytes.Clone(schema), jsonvalue.Limits{Depth: MaxDepth, Values: MaxSchemaValues}); err != nil {
+		if len(schema) == 0 {
+			return nil, &SchemaError{Reason: "the schema is empty; true takes any JSON", Err: err}
+		}
 		return nil, &SchemaError{Reason: "not a JSON document that a schema may be", Err: err}
 	}
 	if err := p.checkDocument(); err != nil {
