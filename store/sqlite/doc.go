@@ -33,8 +33,9 @@
 // A request waits until the writers before it are done, at most
 // [Options.BusyTimeout]. While it waits its context may end: there is no trace
 // of it then. Once it was taken into a transaction that goes on without the
-// context, and a caller whose context ends learns a
-// [*durable.UnknownOutcomeError].
+// context. A caller who writes the group, as one who is alone always does, stays
+// until it is committed, and gets its result; one whose request another caller is
+// writing learns an unknown outcome ([countersign.ErrUnknownOutcome]).
 //
 // # Handles
 //
