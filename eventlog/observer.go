@@ -132,6 +132,9 @@ const (
 // refuses the observer itself is returned. When it returns, no handler runs any
 // more and, if the store can be reached, the claim is given back.
 func (o *Observer) Run(ctx context.Context) error {
+	if ctx == nil {
+		return &countersign.MalformedError{Field: "context", Reason: "is nil"}
+	}
 	pause := time.Duration(0)
 	for {
 		err := o.hold(ctx, o.follow)
@@ -226,8 +229,13 @@ func (t *tenure) beat(ctx context.Context, claim ClaimObserver, fence uint64, lo
 		state, err := t.observer.store.ClaimObserver(ctx, claim)
 		var held *ObserverHeldError
 		switch {
-		case errors.As(err, &held), err == nil && state.Fence != fence:
+		case err == nil && state.Fence != fence:
+			// It was lost, and this has claimed it anew: whoever works is to begin again.
+			_, _ = t.observer.store.SaveObserver(ctx, SaveObserver{Key: claim.Key, Fence: state.Fence, Next: state.Next, Release: true})
 			lost(&StaleObserverError{Observer: claim.Key, Fence: fence, Current: state.Fence})
+			return
+		case errors.As(err, &held):
+			lost(&StaleObserverError{Observer: claim.Key, Fence: fence})
 			return
 		case err != nil && ctx.Err() == nil:
 			t.observer.o.Logger.WarnContext(ctx, "observer: the claim was not prolonged", "observer", claim.Key.Name, "error", err)

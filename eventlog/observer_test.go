@@ -448,3 +448,78 @@ func TestReplayOfAQuarantinedPartitionKeepsIt(t *testing.T) {
 	assert.True(t, w.partition("a").Quarantined)
 	assert.NotEmpty(t, w.partition("a").LastError)
 }
+
+// A partition that stands at one event may fail at an earlier one in a replay: what is
+// between was handled, and comes with the mark of a replay. It has all its retries.
+func TestFailureInAReplayKeepsTheMark(t *testing.T) {
+	w := newWorld(t)
+	w.append("a", "a", "a")
+	w.catchUp("a@0", "a@1", "a@2")
+	w.fail["a"] = errors.New("broken")
+	w.append("a", "a")
+	w.catchUp()
+	for range eventlog.MaxRetries - 1 {
+		w.clock.move(eventlog.LongestRetry)
+		w.catchUp()
+	}
+	require.Equal(t, eventlog.MaxRetries, w.partition("a").Attempts)
+	_, err := w.store.ReplayObserver(t.Context(), eventlog.ReplayObserver{Key: w.key})
+	require.NoError(t, err)
+	w.catchUp()
+	p := w.partition("a")
+	assert.Equal(t, 1, p.Attempts)
+	assert.False(t, p.Quarantined)
+	delete(w.fail, "a")
+	w.clock.move(time.Second)
+	w.catchUp("a@0 again", "a@1 again", "a@2 again", "a@3", "a@4")
+}
+
+// What a replay of a source names that the observer does not see is not delivered.
+func TestReplayOfASourceKeepsTheFilter(t *testing.T) {
+	w := newWorld(t)
+	w.append("mine", "other")
+	var seen []string
+	o := w.observer(func(_ context.Context, d eventlog.Delivery) error { seen = append(seen, d.Source); return nil },
+		func(o *eventlog.ObserverOptions) { o.Filter.Source = "mine" })
+	require.NoError(t, o.CatchUp(t.Context()))
+	_, err := w.store.ReplayObserver(t.Context(), eventlog.ReplayObserver{Key: w.key, Source: "other"})
+	require.NoError(t, err)
+	require.NoError(t, o.CatchUp(t.Context()))
+	assert.Equal(t, []string{"mine"}, seen)
+	assert.Zero(t, w.partition("other"))
+}
+
+// A namespace that is dropped under a runner begins a new life for it too.
+func TestRunnerOutlivesADrop(t *testing.T) {
+	w := newWorld(t)
+	w.append("a", "a", "a")
+	w.catchUp("a@0", "a@1", "a@2")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	numbers := make(chan uint64, 8)
+	o := w.observer(func(_ context.Context, d eventlog.Delivery) error { numbers <- d.Number; return nil },
+		func(o *eventlog.ObserverOptions) { o.Lease = 50 * time.Millisecond })
+	ended := make(chan error, 1)
+	go func() { ended <- o.Run(ctx) }()
+	w.append("a")
+	require.EqualValues(t, 3, <-numbers)
+	_, err := w.store.DropNamespace(t.Context(), shop.Namespace)
+	require.NoError(t, err)
+	w.clock.move(time.Hour)
+	w.append("b")
+	select {
+	case n := <-numbers:
+		assert.Zero(t, n)
+	case <-ctx.Done():
+		t.Fatal("the first event of the new life was not delivered")
+	}
+	cancel()
+	require.ErrorIs(t, <-ended, context.Canceled)
+}
+
+func TestNilContextIsRefused(t *testing.T) {
+	w := newWorld(t)
+	o := w.observer(w.handle)
+	require.ErrorIs(t, o.Run(nil), countersign.ErrMalformed)     //nolint:staticcheck // on purpose
+	require.ErrorIs(t, o.CatchUp(nil), countersign.ErrMalformed) //nolint:staticcheck // on purpose
+}

@@ -25,9 +25,11 @@ type ObserverPlan struct {
 }
 
 // DecideClaim says what a claim comes to. The holder keeps its fence, and so does
-// one who comes back before somebody else has claimed.
+// one who comes back before somebody else has claimed. The first fence of a new
+// observer is the store's time in microseconds: where the observer was there before,
+// and was dropped with its namespace, a late holder of that one has another fence.
 func DecideClaim(s ObserverSlice, req ClaimObserver) (ObserverPlan, error) {
-	state := ObserverState{Key: req.Key.Named(), Next: req.StartAt}
+	state := ObserverState{Key: req.Key.Named(), Next: req.StartAt, Fence: uint64(max(s.Now.UnixMicro(), 1)) - 1}
 	if s.State != nil {
 		state = *s.State
 	}
@@ -78,8 +80,13 @@ func DecideSave(s ObserverSlice, req SaveObserver) (ObserverPlan, error) {
 
 // after is the partition after an attempt.
 func (p Partition) after(progress PartitionProgress, now time.Time) Partition {
-	if progress.From > p.From {
-		p.Attempts = 0 // it has come further: another event fails
+	if progress.From != p.From {
+		p.Attempts = 0 // it is another event that fails
+	}
+	// In a replay the partition may fail before where it stood: what is between was
+	// handled.
+	if progress.From < p.From {
+		p.ReplayBefore, p.Quarantined = max(p.ReplayBefore, p.From), false
 	}
 	p.From = progress.From
 	if !progress.Failed {

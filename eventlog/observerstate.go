@@ -51,7 +51,7 @@ type ObserverState struct {
 	ReplayBefore uint64
 
 	// The claim: Fence grows with each holder, and with a replay. A save under
-	// another fence is refused.
+	// another fence is refused. It begins with the store's time in microseconds.
 	Fence      uint64
 	Holder     string // "" if nobody holds it
 	LeaseUntil time.Time

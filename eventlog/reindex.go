@@ -43,6 +43,17 @@ func (s IndexState) Cleared(constraints uint64, deleted int) IndexState {
 	return s
 }
 
+// IndexPage is how many events a step indexes: ReindexPage, or fewer where there are
+// so many constraints that a step would make too many claims.
+func (c *Catalog) IndexPage() int {
+	const most = 20_000 // claims of a step
+	widest := 1
+	for _, constraints := range c.byType {
+		widest = max(widest, len(constraints))
+	}
+	return max(1, min(ReindexPage, most/widest))
+}
+
 // IndexTouch names the claims that indexing the events touches.
 func (c *Catalog) IndexTouch(sequence Sequence, events []Recorded) Touch {
 	p := Prepared{Append: AppendEvents{Sequence: sequence}, events: make([]prepared, len(events))}

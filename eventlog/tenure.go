@@ -13,6 +13,7 @@ import (
 type tenure struct {
 	observer *Observer
 	state    ObserverState
+	unsure   bool              // what was saved last is not known
 	behind   map[string]uint64 // of the sources that were set aside: what is not handled, from this number on
 }
 
@@ -209,6 +210,9 @@ func (t *tenure) retryDue(ctx context.Context) error {
 // everybody else again.
 func (t *tenure) retry(ctx context.Context, p Partition) error {
 	filter := t.observer.o.Filter
+	if filter.Source != "" && filter.Source != p.Source { // it was replayed, and is nothing that this observer sees
+		return t.save(ctx, t.state.Next, []PartitionProgress{{Source: p.Source, From: p.From, Done: true}})
+	}
 	filter.Source = p.Source
 	for {
 		before := max(t.state.Next, t.state.ReplayBefore)
@@ -253,6 +257,7 @@ func (t *tenure) save(ctx context.Context, next uint64, partitions []PartitionPr
 		Key: t.observer.key(), Fence: t.state.Fence, Next: next, Partitions: partitions, Lease: t.observer.o.Lease,
 	})
 	if err != nil {
+		t.unsure = true
 		return err
 	}
 	t.state = state
@@ -269,6 +274,9 @@ func (t *tenure) save(ctx context.Context, next uint64, partitions []PartitionPr
 // release gives the claim back, if it is still held. If that fails it ends by
 // itself.
 func (t *tenure) release(ctx context.Context) {
+	if t.unsure {
+		return // the cursor may have moved: this one's would move it back
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastPatience)
 	defer cancel()
 	_, _ = t.observer.store.SaveObserver(ctx, SaveObserver{Key: t.observer.key(), Fence: t.state.Fence, Next: t.state.Next, Release: true})

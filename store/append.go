@@ -72,6 +72,10 @@ func (a *Append) decide(found receipt.Found, s *eventlog.Slice, now time.Time) {
 	if a.err != nil {
 		return
 	}
+	if a.plan.AlreadyRecorded {
+		// It may be a neighbour's, whose caller may be gone before this one looks.
+		a.plan.Receipt = a.plan.Receipt.Clone()
+	}
 	if key, ok := a.Key(); ok {
 		found[key] = a.plan.Receipt
 	}

@@ -75,6 +75,7 @@ type EventPort interface {
 type Indexing struct {
 	Sequence eventlog.Sequence
 	catalog  *eventlog.Catalog
+	stale    bool // the catalogue is not that of the definitions in force
 }
 
 // An IndexStore is what a step of an [Indexing] needs of the transaction.
@@ -103,8 +104,8 @@ func (x *Indexing) Step(ctx context.Context, s IndexStore) (more bool, err error
 	if err != nil || !ok {
 		return false, err
 	}
-	if constraints != x.catalog.Constraints {
-		return false, nil // registered since: the append will ask again
+	if x.stale = constraints != x.catalog.Constraints; x.stale {
+		return false, nil
 	}
 	step := eventlog.NextReindexStep(state, constraints)
 	switch {
@@ -117,7 +118,7 @@ func (x *Indexing) Step(ctx context.Context, s IndexStore) (more bool, err error
 		}
 		return true, s.WriteIndexState(ctx, state.Cleared(constraints, n))
 	}
-	events, err := s.ReadIndexEvents(ctx, state.Through, eventlog.ReindexPage)
+	events, err := s.ReadIndexEvents(ctx, state.Through, x.catalog.IndexPage())
 	if err != nil {
 		return false, err
 	}

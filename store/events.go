@@ -55,14 +55,14 @@ func (e *Events) supported() bool { return e == nil || e.port != nil }
 // Wake wakes those who wait for events of the sequence. An adapter calls it after a
 // commit, and when it hears of one.
 func (e *Events) Wake(s eventlog.Sequence) {
-	if e != nil {
+	if e != nil && e.shared != nil {
 		e.shared.signals.wake(s.Named())
 	}
 }
 
 // WakeAll wakes all who wait, as after a connection was lost.
 func (e *Events) WakeAll() {
-	if e != nil {
+	if e != nil && e.shared != nil {
 		e.shared.signals.wakeAll()
 	}
 }
@@ -164,7 +164,7 @@ func (e *Events) recorded(ctx context.Context, key receipt.Key, refusal error) (
 	if err != nil {
 		return receipt.Result{}, err
 	}
-	return e.result(ctx, receipt.Plan{Receipt: found.Receipt, AlreadyRecorded: true}, false), nil
+	return e.result(ctx, receipt.Plan{Receipt: found.Receipt, AlreadyRecorded: true}, true), nil
 }
 
 // RecordEffect implements [receipt.Store].
@@ -249,9 +249,15 @@ func (e *Events) completeIndex(ctx context.Context, s eventlog.Sequence) error {
 		if err != nil {
 			return err
 		}
-		more, err := e.port.Index(ctx, &Indexing{Sequence: s, catalog: catalog})
-		if err != nil || !more {
+		x := &Indexing{Sequence: s, catalog: catalog}
+		more, err := e.port.Index(ctx, x)
+		switch {
+		case err != nil:
 			return err
+		case x.stale: // registered since
+			e.forget(s.Namespace.EventStore)
+		case !more:
+			return nil
 		}
 	}
 }
@@ -318,26 +324,33 @@ func (e *Events) AwaitEvents(ctx context.Context, req eventlog.AwaitEvents) erro
 	}
 	req.Sequence = req.Sequence.Named()
 	for {
-		woken := e.shared.signals.listen(req.Sequence)
-		tail, err := e.port.LoadTail(ctx, eventlog.ReadTail{Sequence: req.Sequence})
-		if err != nil || tail.Next > req.From {
-			return err
-		}
-		pause, err := e.port.Watch(ctx)
-		if err != nil {
-			return err
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-woken:
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		timer.Stop()
-		if err := CheckContext(ctx); err != nil {
+		if done, err := e.awaitOnce(ctx, req); done || err != nil {
 			return err
 		}
 	}
+}
+
+// awaitOnce looks whether the events are there, and if not waits until it is time to
+// look again.
+func (e *Events) awaitOnce(ctx context.Context, req eventlog.AwaitEvents) (done bool, err error) {
+	woken, leave := e.shared.signals.listen(req.Sequence)
+	defer leave()
+	tail, err := e.port.LoadTail(ctx, eventlog.ReadTail{Sequence: req.Sequence})
+	if err != nil || tail.Next > req.From {
+		return true, err
+	}
+	pause, err := e.port.Watch(ctx)
+	if err != nil {
+		return false, err
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-woken:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false, CheckContext(ctx)
 }
 
 // DropNamespace implements [eventlog.Store].

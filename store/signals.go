@@ -9,29 +9,43 @@ import (
 // signals wake those who wait for events of a sequence, within the process.
 type signals struct {
 	mu      sync.Mutex
-	waiting map[eventlog.Sequence]chan struct{} // closed by wake
+	waiting map[eventlog.Sequence]*signal
 }
 
-// listen returns a channel that the next wake closes. Listen first, then look.
-func (s *signals) listen(q eventlog.Sequence) <-chan struct{} {
+// A signal is what those who wait for one sequence share.
+type signal struct {
+	woken     chan struct{} // closed by wake
+	listeners int
+}
+
+// listen returns a channel that the next wake closes, and what the listener calls at
+// its end. Listen first, then look.
+func (s *signals) listen(q eventlog.Sequence) (woken <-chan struct{}, leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.waiting == nil {
-		s.waiting = map[eventlog.Sequence]chan struct{}{}
+		s.waiting = map[eventlog.Sequence]*signal{}
 	}
-	ch := s.waiting[q]
-	if ch == nil {
-		ch = make(chan struct{})
-		s.waiting[q] = ch
+	one := s.waiting[q]
+	if one == nil {
+		one = &signal{woken: make(chan struct{})}
+		s.waiting[q] = one
 	}
-	return ch
+	one.listeners++
+	return one.woken, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if one.listeners--; one.listeners == 0 && s.waiting[q] == one {
+			delete(s.waiting, q)
+		}
+	}
 }
 
 func (s *signals) wake(q eventlog.Sequence) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ch := s.waiting[q]; ch != nil {
-		close(ch)
+	if one := s.waiting[q]; one != nil {
+		close(one.woken)
 		delete(s.waiting, q)
 	}
 }
@@ -39,8 +53,8 @@ func (s *signals) wake(q eventlog.Sequence) {
 func (s *signals) wakeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for q, ch := range s.waiting {
-		close(ch)
+	for q, one := range s.waiting {
+		close(one.woken)
 		delete(s.waiting, q)
 	}
 }

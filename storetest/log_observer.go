@@ -50,7 +50,8 @@ func (m *logModel) claim(r eventlog.ClaimObserver) logAnswer {
 	key := r.Key.Named()
 	o := m.observers[key]
 	if o == nil {
-		o = &observerModel{eventlog.ObserverState{Key: key, Next: r.StartAt}, map[string]eventlog.Partition{}}
+		// The first fence is the time, so that it is another one after a drop.
+		o = &observerModel{eventlog.ObserverState{Key: key, Next: r.StartAt, Fence: uint64(now.UnixMicro()) - 1}, map[string]eventlog.Partition{}}
 	} else if o.state.Holder != "" && o.state.Holder != r.Holder && now.Before(o.state.LeaseUntil) {
 		return logAnswer{err: &eventlog.ObserverHeldError{Observer: key, Holder: o.state.Holder, Until: o.state.LeaseUntil}}
 	}
@@ -92,6 +93,9 @@ func (m *logModel) save(r eventlog.SaveObserver) logAnswer {
 		}
 		if !there {
 			p = eventlog.Partition{Source: progress.Source, ReplayBefore: o.state.ReplayBefore}
+		}
+		if progress.From < p.From {
+			p.Attempts, p.ReplayBefore = 0, max(p.ReplayBefore, p.From)
 		}
 		if progress.From > p.From {
 			p.Attempts = 0

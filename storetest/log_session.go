@@ -60,8 +60,9 @@ func newLogSession(t T, h Harness, clocked bool) *logSession {
 	s := &logSession{T: t, db: newDatabase(t, h), since: time.Now(), occurrences: map[countersign.Namespace][]string{}}
 	s.model = newLogModel(func() time.Time { return time.Time{} })
 	if clocked {
-		// With parts of a microsecond, which no store keeps.
-		s.clock = &testClock{now: time.Date(2031, 3, 4, 5, 6, 7, 891_234_567, time.UTC)}
+		// With parts of a microsecond, which no store keeps. A first fence is the time in
+		// microseconds, so here it is 1.
+		s.clock = &testClock{now: time.Unix(0, 1_567).UTC()}
 		s.db.clock = s.clock
 		s.model.now = func() time.Time { return micro(s.clock.Now()) }
 	}
