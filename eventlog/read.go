@@ -151,7 +151,8 @@ func Events(ctx context.Context, r Reader, req ReadEvents) iter.Seq2[Recorded, e
 // Follow is [Events] that does not end: at the end of the sequence it waits for
 // more, until ctx ends. It then yields an error that matches the context's, by
 // [errors.Is]; ask for that before the four kinds, since it is retryable too.
-// To begin at the end, take From from [Store.ReadTail].
+// To begin at the end, take From from [Store.ReadTail]. After the namespace was
+// dropped it waits for its number in the sequence's new life.
 func Follow(ctx context.Context, s Follower, req ReadEvents) iter.Seq2[Recorded, error] {
 	return func(yield func(Recorded, error) bool) {
 		if s == nil {
