@@ -667,7 +667,7 @@ func TestNoSessionState(t *testing.T) {
 		require.NoError(t, err)
 		assert.False(t, locks.Match(text), file)
 		for _, found := range settings.FindAllString(string(text), -1) {
-			assert.Regexp(t, `(?i)SET (position|receipt_id) `, found, file) // of an UPDATE
+			assert.Regexp(t, `(?i)SET (position|receipt_id|next|revision|body|from_number) `, found, file) // of an UPDATE
 		}
 		for _, found := range configs.FindAllString(string(text), -1) {
 			assert.Contains(t, found, ", true)", file)
