@@ -2,7 +2,7 @@ package countersign
 
 // A Namespace is a part of an event store, as of one tenant. Event sequences,
 // receipts and observers belong to a namespace; definitions (event types,
-// constraints, triggers) belong to the event store. Neither must be created: the
+// constraints) belong to the event store. Neither must be created: the
 // first write does. There is no default: both names are explicit.
 type Namespace struct {
 	EventStore string

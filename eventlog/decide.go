@@ -14,7 +14,8 @@ var (
 	// definitions than those that are in force.
 	ErrDefinitionsChanged = errors.New("eventlog: the definitions have changed since the append was prepared")
 	// ErrIndexIncomplete says that the sequence's constraint index is not complete
-	// for the constraints in force: see [Reindex].
+	// for the constraints in force: see
+	// [github.com/countersign/countersign/store.Indexing].
 	ErrIndexIncomplete = errors.New("eventlog: the sequence's constraint index is not complete")
 )
 

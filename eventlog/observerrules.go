@@ -16,7 +16,7 @@ type ObserverSlice struct {
 }
 
 // An ObserverPlan is what a rule decided. An adapter writes the row, deletes the
-// partitions of Delete and puts those of Put in place.
+// partitions of Delete and puts those of Put in place; no source is in both.
 type ObserverPlan struct {
 	Writes bool
 	State  ObserverState

@@ -69,7 +69,8 @@ type Page struct {
 
 // NewPage makes a page of what an adapter found: the events that match, one more
 // than the limit where there are so many, read in one snapshot with the sequence's
-// next number. It cuts the events off at the limits.
+// next number. It cuts the events off at the limits. Without the one more, it takes
+// the page for the end.
 func NewPage(r ReadEvents, found []Recorded, next uint64) Page {
 	limit, _ := PageLimit(r.Limit)
 	if r.Before > 0 {

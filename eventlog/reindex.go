@@ -1,6 +1,7 @@
 package eventlog
 
-// ReindexPage is how many events, or claims to delete, a step of [Reindex] takes.
+// ReindexPage is how many events, or claims to delete, a step of building an index
+// takes at most.
 const ReindexPage = 1_000
 
 // An IndexState is how far a sequence's constraint index is: what an adapter keeps

@@ -11,18 +11,18 @@ type Slice struct {
 	Revision    uint64
 	Constraints uint64
 
-	Exists  bool   // whether the sequence has a row
+	Exists  bool   // whether the sequence has a row; without it the row is created
 	Next    uint64 // the next number; 0 of a new sequence
 	Indexed uint64 // the Definitions.Constraints that the constraint index is complete for
 
-	Now time.Time // the time of the store
+	Now time.Time // the time of the store; AppendGroup.Decide sets it
 
 	claims  claims
 	highest map[string]uint64
 	changes Changes
 }
 
-// AddClaim puts a claim into the slice, as it was read.
+// AddClaim puts a claim into the slice, as it was read. It may be added twice.
 func (s *Slice) AddClaim(c Claim) { s.claims.add(c) }
 
 // SetHighest says that the number is the highest that matches the scope, where
@@ -32,7 +32,8 @@ func (s *Slice) SetHighest(scope Scope, number uint64) {
 }
 
 // Changes is what an adapter writes, in one transaction: first it deletes the
-// freed claims, then it inserts the rest and sets the sequence's row.
+// freed claims, then it inserts the rest. If the row is new, it inserts it with Next,
+// Indexed, and 0 for Building and Through; else it sets Next and nothing else of it.
 type Changes struct {
 	Creates bool   // the sequence's row is new
 	Next    uint64 // the sequence's next number afterwards

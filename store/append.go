@@ -11,7 +11,7 @@ import (
 
 // An Append is an append to a sequence, with or without a receipt, or the record of
 // an effect without events, on its way into a transaction. An adapter carries it
-// out with [NewAppendGroup], alone or together with others.
+// out with [NewAppendGroups], alone or together with others.
 type Append struct {
 	prepared *eventlog.Prepared
 	with     *receipt.AppendWithReceipt

@@ -73,6 +73,9 @@ type Capabilities struct {
 // CapabilitiesOf returns the interfaces that b implements.
 func CapabilitiesOf(b any) Capabilities {
 	_, owners := b.(durable.Store)
+	if _, none := b.(interface{ noOwners() }); none {
+		owners = false
+	}
 	_, transactions := b.(Transactor)
 	c := Capabilities{Owners: owners, Transactions: transactions}
 	if e, ok := b.(interface{ supported() bool }); !ok || e.supported() {

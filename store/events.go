@@ -244,12 +244,13 @@ func (e *Events) carryOut(ctx context.Context, a **Append) error {
 
 // completeIndex builds a sequence's constraint index, a step at a time.
 func (e *Events) completeIndex(ctx context.Context, s eventlog.Sequence) error {
+	x := &Indexing{Sequence: s}
 	for {
 		catalog, err := e.catalog(ctx, s.Namespace.EventStore)
 		if err != nil {
 			return err
 		}
-		x := &Indexing{Sequence: s, catalog: catalog}
+		x.catalog, x.before = catalog, x.begun
 		more, err := e.port.Index(ctx, x)
 		switch {
 		case err != nil:

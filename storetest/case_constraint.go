@@ -311,6 +311,7 @@ var constraintCases = []Case{
 	}),
 	// More than a store indexes in one step, and more than it deletes in one.
 	logCase("constraint", "registered_later_covers_more_events_than_a_step", func(s *logSession) {
+		s.append(appended, of(renamed, "early", `{"one":"early"}`))
 		for batch, n := range []int{1000, 30} {
 			var events []eventlog.Event
 			for i := range n {
@@ -318,7 +319,11 @@ var constraintCases = []Case{
 			}
 			s.exchangeOnly(appended, eventlog.AppendEvents{Sequence: orders, Events: events})
 		}
+		// Far from each other: another source takes what is held, and the holder moves.
+		s.append(appended, of(renamed, "late", `{"one":"early"}`), of(renamed, "early", `{"one":"moved"}`))
 		s.constrain(onProperties("value", "one"))
+		s.exchangeOnly(violations, eventlog.AppendEvents{Sequence: orders, Events: []eventlog.Event{of(renamed, "new", `{"one":"moved"}`)}})
+		s.exchangeOnly(appended, eventlog.AppendEvents{Sequence: orders, Events: []eventlog.Event{of(renamed, "taker", `{"one":"early"}`)}})
 		for _, held := range []string{"o0-0", "o0-999", "o1-0", "o1-29"} {
 			s.exchangeOnly(violations, eventlog.AppendEvents{Sequence: orders, Events: []eventlog.Event{of(renamed, "new", `{"one":"`+held+`"}`)}})
 		}
@@ -334,6 +339,16 @@ var constraintCases = []Case{
 		s.append(violations, of(renamed, "a", `1`))
 		s.append(appended, of(renamed, "b", `1`))
 		s.append(appended, of(closedE, "a", `1`), of(renamed, "a", `1`))
+	}),
+	logCase("constraint", "changed_definition_forgets_what_it_covered", func(s *logSession) {
+		c := unique("value")
+		c.Covers, c.RemovedBy = []eventlog.Covered{{Type: opened, Properties: []string{"name"}}, {Type: renamed, Properties: []string{"name"}}}, nil
+		s.constrain(c)
+		s.append(appended, of(opened, "a", withName("x")))
+		c.Covers = c.Covers[1:]
+		s.constrain(c)
+		s.append(appended, of(renamed, "b", withName("x")))
+		s.append(violations, of(renamed, "c", withName("x")))
 	}),
 	uniqueCase("changed_definition_counts_for_stored_events", func(s *logSession) {
 		s.append(appended, of(opened, "a", `{"name":"x","mail":"m"}`), of(opened, "b", `{"name":"y","mail":"m"}`))

@@ -144,7 +144,11 @@ var logAliasCases = []Case{
 		fresh := askLog(s.Context(), s.store, effect("new", notes(1)...))
 		s.model.ask(effect("new", notes(1)...))
 		s.remember(effect("new"))
-		r := fresh.value.(receipt.Result).Receipt
+		result, ok := fresh.value.(receipt.Result)
+		if !ok {
+			s.failf("append", "it was not answered: %v", fresh.err)
+		}
+		r := result.Receipt
 		m := s.model.receipts[r.Key]
 		m.RecordedAt = r.RecordedAt
 		s.model.receipts[r.Key] = m

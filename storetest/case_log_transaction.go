@@ -86,6 +86,27 @@ var logTransactionCases = []Case{
 		s.append(appended, of(opened, "b", withName("x")), of(opened, "c", withName("y")))
 		s.send(appended, effect("o", notes(1)...))
 	}),
+	logTransaction("panic_of_the_body_rolls_back", func(s *logSession) {
+		func() {
+			defer func() {
+				if got := recover(); got != "body" {
+					s.failf("Atomically", "want the body's panic, got %v", got)
+				}
+			}()
+			err := s.atomically(func(ctx context.Context, tx store.Backend) error {
+				// The answers are not compared with the model, which is not to hold them.
+				_, err := tx.AppendWithReceipt(ctx, effect("o", notes(2)...))
+				if err != nil {
+					return err
+				}
+				panic("body")
+			})
+			s.Errorf("Atomically returned %v after its body panicked", err)
+		}()
+		s.remember(effect("o"))
+		s.sameAll("after the panic")
+		s.send(appended, effect("o", notes(1)...))
+	}),
 	logTransaction("refusal_leaves_it_usable", func(s *logSession) {
 		s.constrain(unique("name"))
 		s.append(appended, of(opened, "a", withName("x")))

@@ -48,8 +48,8 @@ func (l Ladder) effects() int {
 // Whatever a child was told before it died must stay: events and receipt are
 // together or not there at all, each effect is there once, and every retry is
 // answered with the first response byte for byte. Every fifth effect is appended in
-// one transaction with an owner's commit, where the backend has transactions: both
-// are of the same attempt.
+// one transaction with an owner's commit, where the backend has transactions and
+// owners: both are of the same attempt.
 //
 // A test calls CrashAppends once, first of all, and does not call CrashLadder.
 func CrashAppends(t *testing.T, l Ladder) {
@@ -65,7 +65,6 @@ func CrashAppends(t *testing.T, l Ladder) {
 // appendStore is what the children work on.
 type appendStore interface {
 	Backend
-	durable.Store
 	eventlog.Store
 	receipt.Store
 }
@@ -79,7 +78,7 @@ func openAppends(ctx context.Context, l Ladder, location string, step func()) (a
 	}
 	s, ok := b.(appendStore)
 	if !ok {
-		return nil, errors.Join(fmt.Errorf("%T does not implement durable.Store, eventlog.Store and receipt.Store", b), b.Close())
+		return nil, errors.Join(fmt.Errorf("%T does not implement eventlog.Store and receipt.Store", b), b.Close())
 	}
 	return s, nil
 }
@@ -255,8 +254,9 @@ func appendEffect(ctx context.Context, s appendStore, n int, attempt string) (re
 
 // joins reports whether an effect is appended together with an owner's commit.
 func joins(s appendStore, n int) (store.Transactor, bool) {
-	t, ok := s.(store.Transactor)
-	return t, ok && n%5 == 0
+	t, _ := s.(store.Transactor)
+	has := store.CapabilitiesOf(s)
+	return t, has.Transactions && has.Owners && n%5 == 0
 }
 
 func appendOrJoin(ctx context.Context, s appendStore, n int, req receipt.AppendWithReceipt) (receipt.Result, error) {
@@ -287,7 +287,7 @@ func judgeOwner(ctx context.Context, s appendStore, n int, told string) error {
 	if _, ok := joins(s, n); !ok {
 		return nil
 	}
-	img, err := durable.Recover(ctx, s, fmt.Sprint("occurrence ", n))
+	img, err := durable.Recover(ctx, s.(durable.Store), fmt.Sprint("occurrence ", n))
 	if err != nil {
 		return fmt.Errorf("the owner of effect %d: %w", n, err)
 	}

@@ -239,7 +239,7 @@ var constraintMutants = []mutant{
 			return eventlog.Registered{Revision: d.Revision}, nil
 		}
 		return b.EventStore.RegisterConstraints(ctx, req)
-	}}, ofConstraint("changed_definition_counts_for_stored_events")...),
+	}}, ofConstraint("changed_definition_counts_for_stored_events", "changed_definition_forgets_what_it_covered")...),
 	logMutant("removes no constraint", logFault{registerConstraints: func(ctx context.Context, b *broken, req eventlog.RegisterConstraints) (eventlog.Registered, error) {
 		if len(req.Remove) > 0 && req.Check() == nil {
 			d, err := b.EventStore.ReadDefinitions(ctx, req.EventStore)

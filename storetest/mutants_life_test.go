@@ -280,7 +280,7 @@ var transactionMutants = []mutant{
 			return nil
 		},
 	}},
-	{"commits although the body panicked", []string{"atomically/panic_of_the_body_rolls_back", "atomically/results_never_settle_after_a_rollback"}, fault{
+	{"commits although the body panicked", []string{"atomically/panic_of_the_body_rolls_back", "atomically/results_never_settle_after_a_rollback", "log_atomically/panic_of_the_body_rolls_back"}, fault{
 		atomically: func(ctx context.Context, b *broken, body func(context.Context, store.Backend) error) error {
 			var panicked any
 			err := b.handle.Atomically(ctx, func(ctx context.Context, tx store.Backend) error {
