@@ -116,6 +116,9 @@ func TestUnknownCommitOfAnAppend(t *testing.T) {
 	})
 	var ofTransaction *durable.UnknownOutcomeError
 	require.ErrorAs(t, err, &ofTransaction)
+	// Not before it is settled: SecantusDB waits for ever for an open transaction when
+	// the database is dropped.
+	require.Eventually(t, func() bool { return len(numbers(t, s)) == 1 }, patience, 10*time.Millisecond)
 }
 
 // A caller that goes while its append is on its way learns an unknown outcome, and

@@ -23,8 +23,12 @@ var (
 	benchContent   = []byte(`{"amount":100,"currency":"EUR","note":"` + strings.Repeat("x", 60) + `"}`)
 )
 
-// newLog is a store with the event type "noted", whose schema is `true`, and the unique
-// property "name" of "named".
+// benchSchema is what a schema of such an event says.
+const benchSchema = `{"type":"object","properties":{"amount":{"type":"integer","minimum":0},"currency":{"type":"string","maxLength":3},"note":{"type":"string"}},
+	"required":["amount","currency"],"additionalProperties":false}`
+
+// newLog is a store with the event types "noted", whose schema is `true`, and "judged",
+// which has one, and the unique property "name" of "named".
 func newLog(b *testing.B) *postgres.Store {
 	b.Helper()
 	return newLogWith(b, 4)
@@ -42,7 +46,7 @@ func newLogWith(b *testing.B, connections int) *postgres.Store {
 		}
 	})
 	_, err = s.RegisterEventTypes(b.Context(), eventlog.RegisterEventTypes{EventStore: "bench", Types: []eventlog.EventType{
-		{ID: "noted", Schema: []byte(`true`)}, {ID: "named", Schema: []byte(`true`)},
+		{ID: "noted", Schema: []byte(`true`)}, {ID: "judged", Schema: []byte(benchSchema)}, {ID: "named", Schema: []byte(`true`)},
 	}})
 	if err == nil {
 		_, err = s.RegisterConstraints(b.Context(), eventlog.RegisterConstraints{EventStore: "bench", Constraints: []eventlog.Constraint{
@@ -147,15 +151,19 @@ func BenchmarkAppendToManySequences(b *testing.B) {
 // the same rows from arrays, in a transaction of its own.
 func BenchmarkAppendBatch(b *testing.B) {
 	const size = 1_000
-	for _, tagged := range []bool{false, true} {
-		b.Run(fmt.Sprintf("tagged=%v", tagged), func(b *testing.B) {
+	for _, with := range []struct {
+		name, eventType string
+		tagged          bool
+	}{{"schema=any", "noted", false}, {"schema=object", "judged", false}, {"tagged", "noted", true}} {
+		tagged := with.tagged
+		b.Run(with.name, func(b *testing.B) {
 			s, raw := newLog(b), newRawLog(b, 1)
 			var oursTime, floorTime time.Duration
 			b.ResetTimer()
 			for i := range b.N {
 				events := make([]eventlog.Event, size)
 				for j := range events {
-					events[j] = eventlog.Event{Type: "noted", Source: fmt.Sprintf("source-%05d", (i*size+j)%5000), Content: benchContent}
+					events[j] = eventlog.Event{Type: with.eventType, Source: fmt.Sprintf("source-%05d", (i*size+j)%5000), Content: benchContent}
 					if tagged {
 						events[j].Tags = []eventlog.Tag{{Name: "kind", Value: fmt.Sprint(j % 100)}}
 					}

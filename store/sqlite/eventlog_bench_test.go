@@ -40,8 +40,18 @@ func benchEvents(first, n int) []eventlog.Event {
 func benchType(i int) string   { return fmt.Sprintf("type-%d", i%10) }
 func benchSource(i int) string { return fmt.Sprintf("source-%06d", i*7919%100_000) }
 
-// newLog is a store with the benchmarks' event types.
+// benchSchema is what a schema of such an event says.
+const benchSchema = `{"type":"object","properties":{"customer":{"type":"string","maxLength":100},"amount":{"type":"integer","minimum":0},"text":{"type":"string"}},
+	"required":["customer","amount"],"additionalProperties":false}`
+
+// newLog is a store with the benchmarks' event types, which take any JSON.
 func newLog(b *testing.B) *sqlite.Store {
+	b.Helper()
+	return newLogWith(b, `true`)
+}
+
+// newLogWith is newLog with a schema.
+func newLogWith(b *testing.B, schema string) *sqlite.Store {
 	b.Helper()
 	s, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "log.db"), nil)
 	if err != nil {
@@ -54,7 +64,7 @@ func newLog(b *testing.B) *sqlite.Store {
 	})
 	types := make([]eventlog.EventType, 10)
 	for i := range types {
-		types[i] = eventlog.EventType{ID: benchType(i), Schema: []byte(`true`)}
+		types[i] = eventlog.EventType{ID: benchType(i), Schema: []byte(schema)}
 	}
 	if _, err := s.RegisterEventTypes(b.Context(), eventlog.RegisterEventTypes{EventStore: "bench", Types: types}); err != nil {
 		b.Fatal(err)
@@ -164,7 +174,12 @@ func (f *logFloor) single(occurrence string, e *eventlog.Event) error {
 // BenchmarkAppendBatch appends batches of 1,000 events of 250 bytes, in turns with
 // the floor. An operation is a batch.
 func BenchmarkAppendBatch(b *testing.B) {
-	s, f := newLog(b), newLogFloor(b)
+	b.Run("schema=any", func(b *testing.B) { appendBatches(b, `true`) })
+	b.Run("schema=object", func(b *testing.B) { appendBatches(b, benchSchema) })
+}
+
+func appendBatches(b *testing.B, schema string) {
+	s, f := newLogWith(b, schema), newLogFloor(b)
 	var oursTime, floorTime time.Duration
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
