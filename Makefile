@@ -44,9 +44,10 @@ race: ## run the tests with servers under the race detector only, the suite once
 .PHONY: race-here
 race-here:
 	@echo "with the race detector:"
-	@$(GO) test -race -timeout 25m -skip '^TestConformance(ThroughTx|OnCallers.*|InEveryMode)$$|^TestCrashLadder$$' $$($(GO) list ./... | grep -v /store/mongo$$)
-	@$(GO) test -race -timeout 25m -run '^TestConformance$$/^(concurrency|atomically)$$' ./store/mongo
-	@$(GO) test -race -timeout 25m -skip '^TestC' ./store/mongo
+	@$(GO) test -race -timeout 25m -skip '^TestConformanceThroughTx$$|^TestCrash(Ladder|Appends)$$' $$($(GO) list ./... | grep -vE '/store/(mongo|postgres)$$')
+	@$(GO) test -race -timeout 25m -run '^TestConformance$$/^(concurrency|atomically|wire|log_concurrency|log_atomically|join)$$' ./store/postgres
+	@$(GO) test -race -timeout 25m -run '^TestConformance$$/^(concurrency|atomically|log_concurrency)$$' ./store/mongo
+	@$(GO) test -race -timeout 25m -skip '^TestC' ./store/postgres ./store/mongo
 
 .PHONY: thorough
 thorough: ## run the suite in every mode of every driver, and 10000 random histories on all stores

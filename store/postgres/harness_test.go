@@ -394,7 +394,7 @@ func runMode(t *testing.T, h storetest.Harness) {
 		return
 	}
 	storetest.RunGroups(t, h, "create", "effect", "receipt", "page", "outbox", "payload", "identity", "integer", "atomically",
-		"append", "schema", "constraint", "scope", "events", "effect_receipt", "observer", "namespace")
+		"append", "scope", "events", "effect_receipt", "observer", "namespace", "log_atomically")
 }
 
 // TestConformanceThroughPgBouncer runs through a PgBouncer in transaction pooling
