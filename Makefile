@@ -48,9 +48,10 @@ race: ## run the tests with servers under the race detector only, the suite once
 .PHONY: race-here
 race-here:
 	@echo "with the race detector:"
-	@$(GO) test -race -timeout 25m -skip '^TestConformanceThroughTx$$|^TestCrash(Ladder|Appends)$$' $$($(GO) list ./... | grep -vE '/store/(mongo|postgres)$$')
-	@$(GO) test -race -timeout 25m -run '^TestConformance$$/^(concurrency|atomically|wire|log_concurrency|log_atomically|join)$$' ./store/postgres
+	@$(GO) test -race -timeout 25m $$($(GO) list ./... | grep -vE '/store/(mongo|postgres|sqlite)$$')
+	@$(GO) test -race -timeout 25m -run '^TestConformance$$/^(concurrency|atomically|log_concurrency|log_atomically|join)$$' ./store/sqlite ./store/postgres
 	@$(GO) test -race -timeout 25m -run '^TestConformance$$/^(concurrency|atomically|log_concurrency)$$' ./store/mongo
+	@$(GO) test -race -timeout 25m -skip '^Test(Conformance|Crash|Killed)' ./store/sqlite
 	@$(GO) test -race -timeout 25m -skip '^TestC' ./store/postgres ./store/mongo
 
 .PHONY: thorough
