@@ -20,6 +20,8 @@ help: ## print the commands
 # What each request in a transaction of its own need not prove again in each run:
 # the rules are the same, and other groups send the same statements. make thorough does.
 REPEATED  := ^TestConformance$$/^transactions$$/^(schema|constraint|scope|events|namespace|log_random|log_concurrency|schema_and_constraint|concurrency_scope|sequence)$$
+# On the MongoDB that tests start by themselves each of them takes seconds.
+REPEATED_SLOWLY := ^TestConformance$$/^transactions$$/^(schema|constraint|scope|events|namespace|log_.*|schema_and_constraint|concurrency_scope|sequence|identity|payload|limit|integer|alias|page|context|handle|recover|outbox|concurrency|linear|wait|random|kill|join)$$
 
 .PHONY: test
 test: ## run every test with servers, under the race detector too where there is a C compiler
@@ -30,7 +32,7 @@ test: ## run every test with servers, under the race detector too where there is
 # not wait too.
 .PHONY: test-mongo
 test-mongo:
-	@$(GO) test -timeout 25m -skip '$(REPEATED)' ./store/mongo
+	@$(GO) test -timeout 25m -skip '$(REPEATED_SLOWLY)' ./store/mongo
 
 .PHONY: test-others
 test-others:

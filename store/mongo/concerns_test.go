@@ -146,6 +146,7 @@ func everyEvent(t *testing.T, s *mongo.Store) {
 	ctx := t.Context()
 	key := eventlog.ObserverKey{Sequence: orders, Name: "mailer"}
 	registered(t, s)
+	var fence uint64 // of the observer's claim
 	for _, call := range []func() error{
 		func() error { return second(s.ReadDefinitions(ctx, "shop")) },
 		func() error { return second(s.AppendEvents(ctx, appendOf(namedEvent("a", "Ann"), placed("b")))) },
@@ -166,9 +167,13 @@ func everyEvent(t *testing.T, s *mongo.Store) {
 			return second(s.ReadTail(ctx, eventlog.ReadTail{Sequence: orders, Filter: eventlog.Filter{Source: "b"}}))
 		},
 		func() error { return s.AwaitEvents(ctx, eventlog.AwaitEvents{Sequence: orders}) },
-		func() error { return second(s.ClaimObserver(ctx, eventlog.ClaimObserver{Key: key, Holder: "me"})) },
 		func() error {
-			return second(s.SaveObserver(ctx, eventlog.SaveObserver{Key: key, Fence: 1, Next: 1, Partitions: []eventlog.PartitionProgress{{Source: "a", Failed: true}}}))
+			state, err := s.ClaimObserver(ctx, eventlog.ClaimObserver{Key: key, Holder: "me"})
+			fence = state.Fence
+			return err
+		},
+		func() error {
+			return second(s.SaveObserver(ctx, eventlog.SaveObserver{Key: key, Fence: fence, Next: 1, Partitions: []eventlog.PartitionProgress{{Source: "a", Failed: true}}}))
 		},
 		func() error { return second(s.ReadObserver(ctx, key)) },
 		func() error { return second(s.ReadPartitions(ctx, eventlog.ReadPartitions{Key: key, Due: true})) },
