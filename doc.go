@@ -7,7 +7,8 @@
 // receipt and its follow-up work in one transaction, recovers the first
 // committed outcome on every retry, and acknowledges only what can be proved.
 //
-// Start with package durable for the durable owner, and with store/sqlite,
-// store/postgres, store/mongo, store/memory or an adapter of your own for the backend. An adapter is proved
-// with package storetest.
+// Start with package durable for the durable owner, with eventlog for the event log
+// and its observers, with receipt for effects that are retried, and with
+// store/sqlite, store/postgres, store/mongo, store/memory or an adapter of your own
+// for the backend. An adapter is proved with package storetest.
 package countersign

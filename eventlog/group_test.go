@@ -212,3 +212,39 @@ func TestPlansShareNothingWithARefusedAppend(t *testing.T) {
 	assert.Zero(t, len(maps.Collect(maps.All(s.claims.byOwner))))
 	assert.False(t, s.Changes().Writes())
 }
+
+// Two sources exchange what they hold in one batch. Who asks after that, in the same
+// transaction, is told of the new holders, in whatever order the exchange is kept.
+func TestValuesThatWereExchangedHaveTheirNewHolders(t *testing.T) {
+	c := testCatalog(t, 2)
+	event := func(kind, source, name string) Event {
+		return Event{Type: kind, Source: source, Content: fmt.Appendf(nil, `{"to":%q}`, name)}
+	}
+	for range 20 {
+		tab := &table{claims: map[ClaimOwner]Claim{}}
+		var group []*Prepared
+		var touches []Touch
+		for _, events := range [][]Event{
+			{event("renamed", "s1", "x"), event("renamed", "s2", "y")},
+			{event("gone", "s2", ""), event("renamed", "s1", "y"), event("renamed", "s2", "x")},
+			{event("renamed", "s3", "x")},
+			{event("renamed", "s3", "y")},
+		} {
+			p, err := c.Prepare(AppendEvents{Events: events})
+			require.NoError(t, err)
+			group, touches = append(group, p), append(touches, p.Touch())
+		}
+		s := tab.read(c, Union(touches...))
+		for i, p := range group {
+			plan, err := Decide(s, p)
+			if i < 2 {
+				require.NoError(t, err)
+				s.Apply(plan)
+				continue
+			}
+			var refused *ViolationsError
+			require.ErrorAs(t, err, &refused)
+			require.Equal(t, []uint64{4, 3}[i-2], refused.Violations[0].Holder)
+		}
+	}
+}

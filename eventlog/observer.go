@@ -137,7 +137,11 @@ func (o *Observer) Run(ctx context.Context) error {
 	}
 	pause := time.Duration(0)
 	for {
+		began := time.Now()
 		err := o.hold(ctx, o.follow)
+		if time.Since(began) > recovery {
+			pause = 0 // it has worked meanwhile
+		}
 		var held *ObserverHeldError
 		var stale *StaleObserverError
 		var unknown *UnknownObserverError

@@ -449,6 +449,30 @@ func TestReplayOfAQuarantinedPartitionKeepsIt(t *testing.T) {
 	assert.NotEmpty(t, w.partition("a").LastError)
 }
 
+// Nor does a replay of everything in which it fails at an earlier event.
+func TestFailureInAReplayKeepsTheQuarantine(t *testing.T) {
+	w := newWorld(t)
+	w.append("a")
+	w.catchUp("a@0")
+	w.fail["a"] = errors.New("broken")
+	w.append("a")
+	w.catchUp()
+	for range eventlog.MaxRetries {
+		w.clock.move(eventlog.LongestRetry)
+		w.catchUp()
+	}
+	require.True(t, w.partition("a").Quarantined)
+	_, err := w.store.ReplayObserver(t.Context(), eventlog.ReplayObserver{Key: w.key})
+	require.NoError(t, err)
+	w.catchUp()
+	assert.EqualValues(t, 0, w.partition("a").From)
+	assert.True(t, w.partition("a").Quarantined)
+	_, err = w.store.RetryPartition(t.Context(), eventlog.RetryPartition{Key: w.key, Source: "a", Operator: "ops"})
+	require.NoError(t, err)
+	delete(w.fail, "a")
+	w.catchUp("a@0 again", "a@1")
+}
+
 // A partition that stands at one event may fail at an earlier one in a replay: what is
 // between was handled, and comes with the mark of a replay. It has all its retries.
 func TestFailureInAReplayKeepsTheMark(t *testing.T) {
@@ -489,11 +513,10 @@ func TestReplayOfASourceKeepsTheFilter(t *testing.T) {
 	assert.Zero(t, w.partition("other"))
 }
 
-// A namespace that is dropped under a runner begins a new life for it too.
+// A namespace that is dropped under a runner begins a new life for it too, also where
+// the runner's own claim is the first one of both.
 func TestRunnerOutlivesADrop(t *testing.T) {
 	w := newWorld(t)
-	w.append("a", "a", "a")
-	w.catchUp("a@0", "a@1", "a@2")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	numbers := make(chan uint64, 8)
@@ -501,11 +524,18 @@ func TestRunnerOutlivesADrop(t *testing.T) {
 		func(o *eventlog.ObserverOptions) { o.Lease = 50 * time.Millisecond })
 	ended := make(chan error, 1)
 	go func() { ended <- o.Run(ctx) }()
-	w.append("a")
-	require.EqualValues(t, 3, <-numbers)
+	w.append("a", "a", "a")
+	for want := range uint64(3) {
+		require.Equal(t, want, <-numbers)
+	}
+	w.clock.move(time.Millisecond)
 	_, err := w.store.DropNamespace(t.Context(), shop.Namespace)
 	require.NoError(t, err)
-	w.clock.move(time.Hour)
+	// Its heartbeat claims the observer of the new life before it looks itself.
+	for claimed := false; !claimed; runtime.Gosched() {
+		_, err := w.store.ReadObserver(t.Context(), w.key)
+		claimed = err == nil
+	}
 	w.append("b")
 	select {
 	case n := <-numbers:

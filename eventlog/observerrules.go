@@ -86,7 +86,7 @@ func (p Partition) after(progress PartitionProgress, now time.Time) Partition {
 	// In a replay the partition may fail before where it stood: what is between was
 	// handled.
 	if progress.From < p.From {
-		p.ReplayBefore, p.Quarantined = max(p.ReplayBefore, p.From), false
+		p.ReplayBefore = max(p.ReplayBefore, p.From)
 	}
 	p.From = progress.From
 	if !progress.Failed {
@@ -96,7 +96,7 @@ func (p Partition) after(progress PartitionProgress, now time.Time) Partition {
 	p.Attempts++
 	p.LastError = errorText(progress.Error)
 	p.RetryAt = Microseconds(now.Add(RetryDelay(p.Attempts)))
-	p.Quarantined = p.Attempts > MaxRetries
+	p.Quarantined = p.Quarantined || p.Attempts > MaxRetries // only an operator ends it
 	return p
 }
 

@@ -1,6 +1,8 @@
 // Package store holds together what an adapter implements, and says what an
 // adapter promises. Its author reads this page first, then the doc comments of
-// [durable.Store], and then runs package storetest.
+// [durable.Store] and of [EventPort], and then runs package storetest. What users see
+// of the event log, the observers and the receipts, an adapter gets by embedding
+// [Events] on its port.
 //
 // # What an adapter promises
 //
@@ -11,13 +13,14 @@
 //   - Malformed input is refused before anything is read: it calls Check of the
 //     request first.
 //   - Every decision reads and locks the owner's row in its transaction, also one
-//     that writes nothing.
+//     that writes nothing. An append locks its sequence's row.
 //   - A result is given only after the transaction that it may rest on has
 //     committed. That includes refusals and duplicates that were decided beside
 //     a neighbour's uncommitted write.
 //   - A request whose context ended before it was taken leaves no trace and gives
-//     a [*NotTakenError]. Once it was taken, a result that was not seen is a
-//     [*durable.UnknownOutcomeError]: never a success, never a failure.
+//     a [*NotTakenError]. Once it was taken, a result that was not seen is an unknown
+//     outcome ([countersign.ErrUnknownOutcome]; each part has its own error for it):
+//     never a success, never a failure.
 //   - Bytes come back verbatim, identities are compared byte by byte, and no slice
 //     is shared with a caller.
 //   - A load is one consistent read. What a page or a commit costs depends on what

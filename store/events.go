@@ -175,8 +175,8 @@ func (e *Events) RecordEffect(ctx context.Context, req receipt.RecordEffect) (re
 	if err := req.Check(); err != nil {
 		return e.recorded(ctx, req.Key, err)
 	}
-	a := &Append{record: &req}
-	if err := e.carryOut(ctx, &a); err != nil {
+	a, err := e.carryOut(ctx, &Append{record: &req})
+	if err != nil {
 		return receipt.Result{}, err
 	}
 	return e.result(ctx, a.plan, false), nil
@@ -214,8 +214,7 @@ func (e *Events) append(ctx context.Context, req eventlog.AppendEvents, bind fun
 		if err != nil {
 			return nil, err
 		}
-		a := bind(prepared)
-		err = e.carryOut(ctx, &a)
+		a, err := e.carryOut(ctx, bind(prepared))
 		switch {
 		case err == nil:
 			return a, nil
@@ -233,13 +232,14 @@ func (e *Events) append(ctx context.Context, req eventlog.AppendEvents, bind fun
 	}
 }
 
-// carryOut lets the port carry an append out. With a context that may end, it works
-// on a copy: the caller may be gone while a group is written.
-func (e *Events) carryOut(ctx context.Context, a **Append) error {
+// carryOut lets the port carry an append out, and returns it with its verdict. With a
+// context that may end, it works on a copy: the caller may be gone while a group is
+// written.
+func (e *Events) carryOut(ctx context.Context, a *Append) (*Append, error) {
 	if ctx.Done() != nil {
-		*a = (*a).Clone()
+		a = a.Clone()
 	}
-	return e.port.Append(ctx, *a)
+	return a, e.port.Append(ctx, a)
 }
 
 // completeIndex builds a sequence's constraint index, a step at a time.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/countersign/countersign"
@@ -452,41 +451,13 @@ func appendWaits(s *logSession) {
 	e.CorrelationID = "unseen"
 	for _, req := range []any{eventlog.AppendEvents{Sequence: orders, Events: []eventlog.Event{e}}, effect("unseen", e)} {
 		s.step++
-		entered := sync.Once{}
-		inside, leave, left := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-		go func() {
-			left <- s.db.transactor(s.store).Atomically(context.WithoutCancel(s.Context()), func(ctx context.Context, tx store.Backend) error {
-				if _, err := tx.AppendEvents(ctx, eventlog.AppendEvents{Sequence: orders, Events: notes(1)}); err != nil {
-					return err
-				}
-				entered.Do(func() { close(inside) }) // the body may run again
-				<-leave
-				return errBody
-			})
-		}()
-		select {
-		case <-inside:
-		case err := <-left:
-			s.failf("Atomically", "it returned %v before its body was done", err)
-		}
-		ctx, cancel := context.WithTimeout(s.Context(), 50*time.Millisecond)
-		answers := make(chan logAnswer, 1)
-		go func() { answers <- askLog(ctx, s.store, req) }()
-		var got logAnswer
-		hung := false
-		select {
-		case got = <-answers:
-		case <-time.After(10 * time.Second):
-			hung = true
-		}
-		close(leave)
-		cancel()
-		if err := <-left; !errors.Is(err, errBody) {
-			s.failf("Atomically", "want the body's error as it is, got %v", err)
-		}
+		got, hung := whileHeld(s, s.db.transactor(s.store), func(ctx context.Context, tx store.Backend) error {
+			_, err := tx.AppendEvents(ctx, eventlog.AppendEvents{Sequence: orders, Events: notes(1)})
+			return err
+		}, func(ctx context.Context) logAnswer { return askLog(ctx, s.store, req) })
 		switch {
 		case hung:
-			s.failf(describeLog(req), "it waited for another transaction although its context had ended, and then returned %v", (<-answers).err)
+			s.failf(describeLog(req), "it waited for another transaction although its context had ended, and then returned %v", got.err)
 		case got.err == nil:
 			s.failf(describeLog(req), "it succeeded while another transaction held the sequence")
 		case errors.Is(got.err, countersign.ErrUnknownOutcome):

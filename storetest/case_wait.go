@@ -3,8 +3,6 @@ package storetest
 import (
 	"context"
 	"errors"
-	"sync"
-	"time"
 
 	"github.com/countersign/countersign"
 	"github.com/countersign/countersign/durable"
@@ -35,41 +33,14 @@ func waitEnds(s *session, tr store.Transactor) {
 			continue
 		}
 		s.step++
-		held, entered := s.next(o, "held"), sync.Once{}
-		inside, leave, left := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-		go func() {
-			left <- tr.Atomically(context.WithoutCancel(s.Context()), func(ctx context.Context, tx store.Backend) error {
-				if _, err := tx.CommitOwner(ctx, held); err != nil {
-					return err
-				}
-				entered.Do(func() { close(inside) }) // the body may run again
-				<-leave
-				return errBody
-			})
-		}()
-		select {
-		case <-inside:
-		case err := <-left:
-			s.failf("Atomically", "it returned %v before its body was done", err)
-		}
-		ctx, cancel := context.WithTimeout(s.Context(), 50*time.Millisecond)
-		answer := make(chan error, 1)
-		go func() { answer <- c.send(ctx, s.store) }()
-		var err error
-		hung := false
-		select {
-		case err = <-answer:
-		case <-time.After(10 * time.Second):
-			hung = true
-		}
-		close(leave)
-		cancel()
-		if bodyErr := <-left; !errors.Is(bodyErr, errBody) {
-			s.failf("Atomically", "want the body's error as it is, got %v", bodyErr)
-		}
+		held := s.next(o, "held")
+		err, hung := whileHeld(s, tr, func(ctx context.Context, tx store.Backend) error {
+			_, err := tx.CommitOwner(ctx, held)
+			return err
+		}, func(ctx context.Context) error { return c.send(ctx, s.store) })
 		switch {
 		case hung:
-			s.failf(c.name, "it waited for another transaction although its context had ended, and then returned %v", <-answer)
+			s.failf(c.name, "it waited for another transaction although its context had ended, and then returned %v", err)
 		case err == nil:
 			s.failf(c.name, "it succeeded while another transaction held the owner")
 		case errors.Is(err, countersign.ErrUnknownOutcome):

@@ -1,15 +1,12 @@
 package storetest
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -121,49 +118,26 @@ func crashAppends(t T, l Ladder) {
 // spawnAppends runs a child until it is killed or has done everything, and adds what
 // it was told. It fails if somebody was told something else before.
 func spawnAppends(t T, location string, attempt, effects int, told map[int]string) (killed bool, err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return false, err
-	}
-	const patience = 5 * time.Minute
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, self, "-test.run="+onlyTest(t.Name()), "-test.count=1")
-	cmd.Env = append(os.Environ(), ladderTest+"="+t.Name(), ladderLocation+"="+location, ladderStep+"="+strconv.Itoa(attempt))
 	var finished []string
 	for n := range effects {
 		if _, done := told[n]; done && rand.IntN(20) > 0 { // some are sent again all the same
 			finished = append(finished, strconv.Itoa(n))
 		}
 	}
-	cmd.Stdin = strings.NewReader(strings.Join(finished, " "))
-	out, ended := cmd.CombinedOutput()
-	through := false
-	lines := bufio.NewScanner(bytes.NewReader(out))
-	for lines.Scan() {
-		report, ok := strings.CutPrefix(lines.Text(), ladderMark)
-		switch {
-		case !ok:
-		case report == "killed":
-			killed = true
-		case report == "through":
-			through = true
-		default:
-			number, response, _ := strings.Cut(report, " ")
-			n, err := strconv.Atoi(number)
-			if err != nil {
-				return false, fmt.Errorf("the child said %q", report)
-			}
-			if first, known := told[n]; known && first != response {
-				return false, fmt.Errorf("effect %d was answered %s, and later %s", n, first, response)
-			}
-			told[n] = response
+	const patience = 5 * time.Minute
+	unharmed, err := runChild(t, location, strconv.Itoa(attempt), strings.Join(finished, " "), patience, func(line string) error {
+		number, response, _ := strings.Cut(line, " ")
+		n, err := strconv.Atoi(number)
+		if err != nil {
+			return fmt.Errorf("the child said %q", line)
 		}
-	}
-	if killed == through || through != (ended == nil) || ctx.Err() != nil {
-		return false, errors.Join(fmt.Errorf("the child neither died nor got through:\n%.4000s", out), ended, ctx.Err())
-	}
-	return killed, nil
+		if first, known := told[n]; known && first != response {
+			return fmt.Errorf("effect %d was answered %s, and later %s", n, first, response)
+		}
+		told[n] = response
+		return nil
+	})
+	return err == nil && !unharmed, err
 }
 
 // appendUntilKilled is the child. It returns the exit code of the process, if there

@@ -1,17 +1,12 @@
 package storetest
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"regexp"
 	"runtime"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -147,45 +142,14 @@ func (l Ladder) fall(t T, n int64) (unharmed bool, err error) {
 // spawn runs a child, and returns how many operations it reported as done and
 // whether it got through.
 func spawn(t T, location string, n int64) (done int, unharmed bool, err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return 0, false, err
-	}
 	const patience = 2 * time.Minute
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, self, "-test.run="+onlyTest(t.Name()), "-test.count=1")
-	cmd.Env = append(os.Environ(), ladderTest+"="+t.Name(), ladderLocation+"="+location, fmt.Sprintf("%s=%d", ladderStep, n))
-	out, ended := cmd.CombinedOutput()
-	killed := false
-	lines := bufio.NewScanner(bytes.NewReader(out))
-	for lines.Scan() {
-		report, ok := strings.CutPrefix(lines.Text(), ladderMark)
-		switch {
-		case !ok:
-		case report == "killed":
-			killed = true
-		case report == "through":
-			unharmed = true
-		default:
-			if done, err = strconv.Atoi(report); err != nil {
-				return 0, false, fmt.Errorf("the child said %q", report)
-			}
+	unharmed, err = runChild(t, location, strconv.FormatInt(n, 10), "", patience, func(line string) (err error) {
+		if done, err = strconv.Atoi(line); err != nil {
+			return fmt.Errorf("the child said %q", line)
 		}
-	}
-	if killed == unharmed || unharmed != (ended == nil) || ctx.Err() != nil {
-		return done, false, errors.Join(fmt.Errorf("the child neither died at its step nor got through:\n%s", out), ended, ctx.Err())
-	}
-	return done, unharmed, nil
-}
-
-// onlyTest returns the pattern that runs one test, or one subtest, and no other.
-func onlyTest(name string) string {
-	parts := strings.Split(name, "/")
-	for i, part := range parts {
-		parts[i] = "^" + regexp.QuoteMeta(part) + "$"
-	}
-	return strings.Join(parts, "/")
+		return nil
+	})
+	return done, unharmed, err
 }
 
 // rung is the child: it works through the script and dies at its step. It

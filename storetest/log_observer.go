@@ -100,12 +100,14 @@ func (m *logModel) save(r eventlog.SaveObserver) logAnswer {
 		if progress.From > p.From {
 			p.Attempts = 0
 		}
-		p.From, p.RetryAt, p.LastError, p.Quarantined = progress.From, micro(now), "", false
-		if progress.Failed {
+		p.From, p.RetryAt, p.LastError = progress.From, micro(now), ""
+		if !progress.Failed {
+			p.Quarantined = false
+		} else {
 			p.Attempts++
 			p.LastError = progress.Error
 			p.RetryAt = micro(now.Add(waits[min(p.Attempts, len(waits))-1]))
-			p.Quarantined = p.Attempts > 10
+			p.Quarantined = p.Quarantined || p.Attempts > 10
 		}
 		o.partitions[p.Source] = p
 	}

@@ -11,18 +11,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestSmoke(t *testing.T) {
+// TestEventLogInEveryMode uses definitions, constraints, appends, receipts and a drop in
+// each of pgx's modes, beyond the groups that runMode runs.
+func TestEventLogInEveryMode(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
 			db, err := open(t.Context(), inMode(migratedDatabase(t, serverDSN(t)), mode))
 			require.NoError(t, err)
 			defer func() { require.NoError(t, db.Close()) }()
-			smoke(t, db)
+			useEventLog(t, db)
 		})
 	}
 }
 
-func smoke(t *testing.T, db store.Backend) {
+func useEventLog(t *testing.T, db store.Backend) {
 	ctx := t.Context()
 	ns := countersign.Namespace{EventStore: "shop", Name: "eu"}
 	_, err := db.RegisterEventTypes(ctx, eventlog.RegisterEventTypes{EventStore: "shop", Types: []eventlog.EventType{{ID: "registered", Schema: []byte(`{"type":"object","required":["name"]}`)}, {ID: "gone", Schema: []byte(`true`)}}})
